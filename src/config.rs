@@ -1,0 +1,542 @@
+//! Configuration: one TOML file, a few environment names, a few flags, resolved once at start.
+//!
+//! A mistake in the file never keeps the daemon from answering `initialize`: unknown keys become
+//! [`Config::warnings`], and a file that cannot be read at all becomes [`Config::problem`], which the
+//! request that needs the configuration reports.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::provider::ApiMode;
+
+/// The whole configuration, defaults filled in.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(default)]
+pub struct Config {
+    /// `PROVIDER/MODEL`. Unset: the first built-in provider whose key is present.
+    pub model: Option<String>,
+    /// Where to go when the model cannot answer, in order, each `PROVIDER/MODEL`.
+    pub fallback_providers: Vec<String>,
+    /// Model calls per turn. Default 500.
+    #[serde(default = "defaults::max_iterations")]
+    pub max_iterations: u32,
+    /// Wall-clock seconds per turn; 0: no limit.
+    pub run_budget_seconds: u64,
+    /// What may happen without a question.
+    pub mode: Mode,
+    /// Seconds a permission question stays open; 0: for ever.
+    pub approval_timeout_seconds: u64,
+    /// How hard the model should think: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`.
+    pub reasoning_effort: Option<String>,
+    /// The identity file, relative to the home folder.
+    #[serde(default = "defaults::soul")]
+    pub soul: String,
+    /// Providers beside and over the built-in ones.
+    pub providers: BTreeMap<String, ProviderConfig>,
+    /// When and how the history is compacted.
+    pub compression: CompressionConfig,
+    /// Child agents.
+    pub delegation: DelegationConfig,
+    /// Models for side tasks: `compression`, `title`, `vision`, `review`.
+    pub auxiliary: BTreeMap<String, AuxiliaryConfig>,
+    /// Tools.
+    pub tools: ToolsConfig,
+    /// What commands may reach.
+    pub sandbox: SandboxConfig,
+    /// Approval rules; deny beats ask beats allow.
+    pub rules: Vec<RuleConfig>,
+    /// Commands run at points of the turn.
+    pub hooks: Vec<HookConfig>,
+    /// MCP servers by name.
+    pub mcp_servers: BTreeMap<String, McpServerConfig>,
+    /// Named sets of overrides, chosen with `--profile`.
+    #[schemars(skip)]
+    pub profiles: BTreeMap<String, toml::Table>,
+
+    /// The home folder this came from.
+    #[serde(skip)]
+    pub home: PathBuf,
+    /// The model script of `--script`, for the scripted provider.
+    #[serde(skip)]
+    pub script: Option<PathBuf>,
+    /// Unknown keys and the like, one line each.
+    #[serde(skip)]
+    pub warnings: Vec<String>,
+    /// Why the file could not be used, if so.
+    #[serde(skip)]
+    pub problem: Option<String>,
+}
+
+mod defaults {
+    //! Defaults that are not their type's.
+    pub(super) fn max_iterations() -> u32 {
+        500
+    }
+    pub(super) fn soul() -> String {
+        "SOUL.md".into()
+    }
+}
+
+/// What may happen without a question.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Asks for writes and for commands that are not plainly read-only.
+    #[default]
+    Ask,
+    /// Workspace edits pass, the rest as `ask`.
+    AcceptEdits,
+    /// Reads only.
+    Plan,
+    /// Runs what the sandbox contains, asks for the rest.
+    Auto,
+    /// Asks nothing; the hard floor stays.
+    FullAccess,
+}
+
+impl Mode {
+    /// All modes in the order they are offered.
+    pub const ALL: [Self; 5] = [Self::Ask, Self::AcceptEdits, Self::Plan, Self::Auto, Self::FullAccess];
+
+    /// The id on the wire and in the configuration.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::AcceptEdits => "accept_edits",
+            Self::Plan => "plan",
+            Self::Auto => "auto",
+            Self::FullAccess => "full_access",
+        }
+    }
+
+    /// The mode with this id.
+    #[must_use]
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == id)
+    }
+
+    /// The name and one-line description a client shows.
+    #[must_use]
+    pub fn describe(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Ask => ("Ask", "Asks before writes and before commands that are not plainly read-only"),
+            Self::AcceptEdits => ("Accept edits", "Edits inside the workspace pass, commands are asked"),
+            Self::Plan => ("Plan", "Reads only"),
+            Self::Auto => ("Auto", "Runs what the sandbox contains, asks for the rest"),
+            Self::FullAccess => ("Full access", "Asks nothing; the hard floor stays"),
+        }
+    }
+}
+
+/// One provider. Every field overrides the built-in table's value.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(default)]
+pub struct ProviderConfig {
+    /// The wire format.
+    #[schemars(with = "Option<String>")]
+    pub api_mode: Option<ApiMode>,
+    /// With `/v1` for the OpenAI shapes, without for Messages.
+    pub base_url: Option<String>,
+    /// The key itself.
+    pub api_key: Option<String>,
+    /// The environment variable that holds the key.
+    pub api_key_env: Option<String>,
+    /// A command that prints the key; run again when the key is refused.
+    pub api_key_command: Option<String>,
+    /// More keys, used in turn when one is rate-limited.
+    pub api_keys: Vec<String>,
+    /// Tokens the model can read.
+    pub context_window: Option<u64>,
+    /// Tokens an answer may have.
+    pub max_output_tokens: Option<u64>,
+    /// Attempts after the first, per model call. Default 3.
+    pub max_retries: Option<u32>,
+    /// Default 10.
+    pub connect_timeout_seconds: Option<f64>,
+    /// Until the first event; heartbeats do not count. Default 300.
+    pub first_event_timeout_seconds: Option<f64>,
+    /// Between events; heartbeats do not count. Default 60.
+    pub stream_idle_timeout_seconds: Option<f64>,
+    /// First wait before a retry, doubled each time, jittered. Default 2.
+    pub retry_base_seconds: Option<f64>,
+    /// Longest wait before a retry. Default 60.
+    pub retry_max_seconds: Option<f64>,
+    /// Sent with each request.
+    pub headers: BTreeMap<String, String>,
+    /// Per-server switches.
+    pub quirks: Quirks,
+}
+
+/// Per-server switches; unset means what the built-in table or the base URL suggests.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(default)]
+pub struct Quirks {
+    /// `content` of an assistant message that only calls tools: `null`, `empty`, `absent` or `space`.
+    pub empty_content: Option<String>,
+    /// Send `reasoning_content` back on assistant messages.
+    pub replay_reasoning_content: Option<bool>,
+    /// `max_tokens` or `max_completion_tokens`.
+    pub max_tokens_field: Option<String>,
+    /// Ask for usage in the stream (`stream_options`). Default true.
+    pub stream_usage: Option<bool>,
+    /// Send `parallel_tool_calls`.
+    pub parallel_tool_calls: Option<bool>,
+    /// Send `reasoning_effort`.
+    pub reasoning_effort: Option<bool>,
+    /// Send cache markers or a cache key.
+    pub prompt_cache: Option<bool>,
+    /// The role of the system prompt: `system` or `developer`.
+    pub system_role: Option<String>,
+}
+
+/// When and how the history is compacted.
+#[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(default)]
+pub struct CompressionConfig {
+    /// Share of the context window that triggers it before a model call.
+    pub threshold: f64,
+    /// Share that triggers it between turns.
+    pub between_turns: f64,
+    /// Messages kept at the front.
+    pub protect_first_n: usize,
+    /// Messages kept at the end.
+    pub protect_last_n: usize,
+}
+
+impl Default for CompressionConfig {
+    fn default() -> Self {
+        Self { threshold: 0.5, between_turns: 0.85, protect_first_n: 3, protect_last_n: 20 }
+    }
+}
+
+/// Child agents.
+#[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(default)]
+pub struct DelegationConfig {
+    /// Model calls of a child.
+    pub max_iterations: u32,
+    /// Children at a time.
+    pub max_concurrent: usize,
+    /// Levels below the user's session.
+    pub max_depth: u32,
+}
+
+impl Default for DelegationConfig {
+    fn default() -> Self {
+        Self { max_iterations: 50, max_concurrent: 3, max_depth: 1 }
+    }
+}
+
+/// A model for a side task.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(default)]
+pub struct AuxiliaryConfig {
+    /// `PROVIDER/MODEL`; unset: the session's.
+    pub model: Option<String>,
+    /// Its own fallbacks.
+    pub fallback_providers: Vec<String>,
+}
+
+/// Tools.
+#[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(default)]
+pub struct ToolsConfig {
+    /// Tools that are not offered.
+    pub disabled: Vec<String>,
+    /// `own`: commands run under the gate and sandbox; `client`: in the client's terminal.
+    pub terminal: String,
+    /// The most characters of one result that reach the model.
+    pub max_result_chars: usize,
+    /// Seconds a command may run when the call names no limit.
+    pub terminal_timeout_seconds: u64,
+}
+
+impl Default for ToolsConfig {
+    fn default() -> Self {
+        Self { disabled: Vec::new(), terminal: "own".into(), max_result_chars: 100_000, terminal_timeout_seconds: 120 }
+    }
+}
+
+/// What commands may reach.
+#[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(default)]
+pub struct SandboxConfig {
+    /// `read_only`, `workspace_write` or `off`.
+    pub mode: String,
+    /// Whether commands may use the network.
+    pub network: bool,
+    /// More writable folders.
+    pub writable: Vec<String>,
+    /// Paths no tool may read.
+    pub deny_read: Vec<String>,
+}
+
+impl Default for SandboxConfig {
+    fn default() -> Self {
+        Self { mode: "workspace_write".into(), network: false, writable: Vec::new(), deny_read: Vec::new() }
+    }
+}
+
+/// One approval rule.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
+pub struct RuleConfig {
+    /// Deny beats ask beats allow.
+    pub effect: RuleEffect,
+    /// The tool's name, or `*`.
+    pub tool: String,
+    /// For `terminal`: a command pattern, `*` matching any words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// For file tools: a path glob, relative to the workspace or absolute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleEffect {
+    /// Never.
+    Deny,
+    /// Always ask.
+    Ask,
+    /// Pass.
+    Allow,
+}
+
+/// A command run at a point of the turn.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, schemars::JsonSchema)]
+pub struct HookConfig {
+    /// The point's name.
+    pub on: String,
+    /// Program and arguments; JSON on stdin, JSON on stdout.
+    pub command: Vec<String>,
+    /// Seconds it may take. Default 10.
+    #[serde(default = "hook_timeout")]
+    pub timeout_seconds: f64,
+}
+
+fn hook_timeout() -> f64 {
+    10.0
+}
+
+/// An MCP server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(default)]
+pub struct McpServerConfig {
+    /// Program of a stdio server.
+    pub command: Option<String>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its environment.
+    pub env: BTreeMap<String, String>,
+    /// Address of an HTTP server.
+    pub url: Option<String>,
+    /// Sent with each request.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// What the command line may override.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ConfigFlags {
+    /// Configuration file (default: config.toml in TURND_HOME)
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+    /// Apply the overrides of [profiles.NAME]
+    #[arg(long, value_name = "NAME", global = true)]
+    pub profile: Option<String>,
+    /// Model to use, as PROVIDER/MODEL
+    #[arg(long, value_name = "PROVIDER/MODEL", global = true)]
+    pub model: Option<String>,
+    /// Approval mode: ask, accept_edits, plan, auto, full_access
+    #[arg(long, value_name = "MODE", global = true, value_parser = parse_mode)]
+    pub mode: Option<Mode>,
+    /// Play the model from a script file instead of calling a provider
+    #[arg(long, value_name = "FILE", global = true)]
+    pub script: Option<PathBuf>,
+    /// Wall-clock seconds per turn
+    #[arg(long, value_name = "SECONDS", global = true)]
+    pub run_budget: Option<u64>,
+    /// Model calls per turn
+    #[arg(long, value_name = "N", global = true)]
+    pub max_iterations: Option<u32>,
+}
+
+fn parse_mode(text: &str) -> Result<Mode, String> {
+    Mode::from_id(text).ok_or_else(|| "expected ask, accept_edits, plan, auto or full_access".into())
+}
+
+impl Config {
+    /// Reads the file and applies profile and flags. Never fails: see [`Config::problem`].
+    #[must_use]
+    pub fn load(home: &Path, flags: &ConfigFlags) -> Self {
+        let path = flags.config.clone().unwrap_or_else(|| home.join("config.toml"));
+        let mut warnings = Vec::new();
+        let loaded = match std::fs::read_to_string(&path) {
+            Ok(text) => parse(&text, flags.profile.as_deref(), &mut warnings)
+                .map_err(|problem| format!("cannot use {}: {problem}", path.display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && flags.config.is_none() => {
+                parse("", flags.profile.as_deref(), &mut warnings)
+            }
+            Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+        };
+        let (mut config, problem) = match loaded {
+            Ok(config) => (config, None),
+            Err(problem) => (Self::fallback(), Some(problem)),
+        };
+        config.problem = problem;
+        config.warnings = warnings.into_iter().map(|warning| format!("{}: {warning}", path.display())).collect();
+        config.home = home.to_path_buf();
+        config.apply_flags(flags);
+        config
+    }
+
+    fn fallback() -> Self {
+        Self { max_iterations: defaults::max_iterations(), soul: defaults::soul(), ..Self::default() }
+    }
+
+    fn apply_flags(&mut self, flags: &ConfigFlags) {
+        if let Some(model) = &flags.model {
+            self.model = Some(model.clone());
+        }
+        if let Some(mode) = flags.mode {
+            self.mode = mode;
+        }
+        if let Some(seconds) = flags.run_budget {
+            self.run_budget_seconds = seconds;
+        }
+        if let Some(count) = flags.max_iterations {
+            self.max_iterations = count;
+        }
+        if let Some(script) = &flags.script {
+            self.script = Some(script.clone());
+            if flags.model.is_none() {
+                self.model = Some("scripted/script".into());
+                self.fallback_providers.clear();
+            }
+        }
+    }
+}
+
+/// Parses the text; `Err` is one line for a person with line and column.
+fn parse(text: &str, profile: Option<&str>, warnings: &mut Vec<String>) -> Result<Config, String> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| locate(text, &error))?;
+    let mut merged = table;
+    if let Some(name) = profile {
+        let overrides = merged
+            .get("profiles")
+            .and_then(|profiles| profiles.get(name))
+            .and_then(toml::Value::as_table)
+            .cloned()
+            .ok_or_else(|| format!("there is no [profiles.{name}]"))?;
+        merge(&mut merged, overrides);
+        let text = toml::to_string(&merged).map_err(|error| error.to_string())?;
+        return deserialize(&text, warnings);
+    }
+    deserialize(text, warnings)
+}
+
+fn deserialize(text: &str, warnings: &mut Vec<String>) -> Result<Config, String> {
+    let deserializer = toml::Deserializer::parse(text).map_err(|error| locate(text, &error))?;
+    serde_ignored::deserialize(deserializer, |path| warnings.push(unknown_key(&path.to_string())))
+        .map_err(|error| locate(text, &error))
+}
+
+fn merge(base: &mut toml::Table, overrides: toml::Table) {
+    for (key, value) in overrides {
+        match (base.get_mut(&key), value) {
+            (Some(toml::Value::Table(inner)), toml::Value::Table(value)) => merge(inner, value),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+fn locate(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().lines().collect::<Vec<_>>().join("; ");
+    let Some(span) = error.span() else { return message };
+    let before = text.get(..span.start).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+    format!("line {line}, column {column}: {message}")
+}
+
+/// A warning for a key nothing reads, with the nearest known name.
+fn unknown_key(path: &str) -> String {
+    let key = path.rsplit('.').next().unwrap_or(path);
+    let nearest = known_keys()
+        .into_iter()
+        .map(|known| (similar::TextDiff::from_chars(key, known.as_str()).ratio(), known))
+        .filter(|(ratio, _)| *ratio >= 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match nearest {
+        Some((_, known)) => format!("unknown key `{path}`, did you mean `{known}`?"),
+        None => format!("unknown key `{path}` is ignored"),
+    }
+}
+
+/// Every key name of the schema, so the suggestion list cannot drift from the types.
+fn known_keys() -> Vec<String> {
+    let mut names = Vec::new();
+    collect_keys(schemars::schema_for!(Config).as_value(), &mut names);
+    names
+}
+
+fn collect_keys(schema: &serde_json::Value, names: &mut Vec<String>) {
+    match schema {
+        serde_json::Value::Object(map) => {
+            if let Some(properties) = map.get("properties").and_then(serde_json::Value::as_object) {
+                names.extend(properties.keys().cloned());
+            }
+            map.values().for_each(|value| collect_keys(value, names));
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|value| collect_keys(value, names)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> (Config, Vec<String>) {
+        let mut warnings = Vec::new();
+        let config = parse(text, None, &mut warnings).unwrap();
+        (config, warnings)
+    }
+
+    #[test]
+    fn an_empty_file_gives_the_defaults() {
+        let (config, warnings) = check("");
+        assert_eq!(config.max_iterations, 500);
+        assert_eq!(config.mode, Mode::Ask);
+        assert_eq!(config.tools.terminal_timeout_seconds, 120);
+        assert!(warnings.is_empty());
+    }
+
+    #[test]
+    fn an_unknown_key_is_a_warning_with_a_suggestion() {
+        let (_, warnings) = check("max_iteration = 3\n[providers.x]\nbase_ulr = \"y\"");
+        assert_eq!(warnings.len(), 2);
+        assert!(warnings[0].contains("`max_iterations`"), "{warnings:?}");
+        assert!(warnings[1].contains("`base_url`"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_wrong_type_names_line_and_column() {
+        let error = parse("mode = \"ask\"\nmax_iterations = \"many\"", None, &mut Vec::new()).unwrap_err();
+        assert!(error.starts_with("line 2, column 18"), "{error}");
+    }
+
+    #[test]
+    fn a_profile_overrides_only_what_it_names() {
+        let text = "max_iterations = 9\n[profiles.review]\nmode = \"plan\"";
+        let config = parse(text, Some("review"), &mut Vec::new()).unwrap();
+        assert_eq!((config.max_iterations, config.mode), (9, Mode::Plan));
+        assert!(parse(text, Some("nope"), &mut Vec::new()).is_err());
+    }
+}

@@ -1,0 +1,315 @@
+//! Tools: what the model may ask for, what each call would do, and how it is done.
+//!
+//! A call has two halves. [`Tool::prepare`] checks the arguments and binds everything the call will
+//! use (paths, bytes, the command) without side effects; what it returns is what the user approves.
+//! [`Prepared::run`] then does exactly that. A tool never asks for approval and never decides whether
+//! it may run: the gate in [`crate::approval`] sits between the two halves.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::message::Part;
+
+pub mod state;
+
+pub use state::SessionState;
+
+/// What the model is told about a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    /// The name the model calls.
+    pub name: String,
+    /// What it does and when to use it.
+    pub description: String,
+    /// JSON Schema of the arguments, an object schema.
+    pub parameters: Value,
+}
+
+/// A tool the model can call.
+pub trait Tool: Send + Sync + fmt::Debug {
+    /// Name, description and argument schema; the same bytes for the life of a session.
+    fn spec(&self) -> &ToolSpec;
+
+    /// True when calls of this tool talk to the user and so never run beside others.
+    fn is_interactive(&self) -> bool {
+        false
+    }
+
+    /// Checks the arguments and binds what the call will do, without side effects.
+    ///
+    /// # Errors
+    /// A text for the model that says what is wrong with the call and how to mend it.
+    fn prepare<'a>(
+        &'a self,
+        arguments: &'a Map<String, Value>,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<Prepared, ToolFailure>>;
+}
+
+/// Why a call could not be prepared. The text goes to the model.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct ToolFailure(pub String);
+
+impl ToolFailure {
+    /// A failure with this text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+/// A call that is ready to be judged and run.
+pub struct Prepared {
+    /// What it will do.
+    pub plan: CallPlan,
+    run: Box<dyn FnOnce(RunContext) -> BoxFuture<'static, ToolOutput> + Send>,
+}
+
+impl Prepared {
+    /// Binds a plan to the code that carries it out.
+    pub fn new<F, Fut>(plan: CallPlan, run: F) -> Self
+    where
+        F: FnOnce(RunContext) -> Fut + Send + 'static,
+        Fut: Future<Output = ToolOutput> + Send + 'static,
+    {
+        Self { plan, run: Box::new(move |context| Box::pin(run(context))) }
+    }
+
+    /// Carries the plan out. Ends soon after `context.cancel` fires.
+    pub async fn run(self, context: RunContext) -> ToolOutput {
+        (self.run)(context).await
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Prepared").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+/// What a call would do: for the gate, for the client's display, for the order of a batch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallPlan {
+    /// One line for a person.
+    pub title: String,
+    /// How a client should show it.
+    pub kind: ToolKind,
+    /// Files it concerns, absolute.
+    pub locations: Vec<Location>,
+    /// What it touches. Empty for tools that only change the agent's own state.
+    pub access: Vec<Access>,
+    /// What a person needs to see before saying yes (the diff of an edit).
+    pub preview: Vec<Display>,
+}
+
+/// How a client should show a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolKind {
+    /// Reads a file or data.
+    Read,
+    /// Changes a file.
+    Edit,
+    /// Searches.
+    Search,
+    /// Runs a command.
+    Execute,
+    /// Thinks or plans.
+    Think,
+    /// Fetches from the network.
+    Fetch,
+    /// Anything else.
+    #[default]
+    Other,
+}
+
+/// A file a call concerns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// Line, from 1.
+    pub line: Option<u32>,
+}
+
+/// One thing a call touches. Paths are absolute and resolved (links followed as far as they exist).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads a file or folder.
+    Read(PathBuf),
+    /// Creates or changes a file.
+    Write(PathBuf),
+    /// Runs a shell command.
+    Execute {
+        /// The exact text the shell gets.
+        command: String,
+        /// Where it runs.
+        cwd: PathBuf,
+    },
+    /// Talks to a host.
+    Fetch(String),
+}
+
+/// Something to show beside a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Display {
+    /// Text.
+    Text(String),
+    /// A file before and after.
+    Diff {
+        /// Absolute path.
+        path: PathBuf,
+        /// Text before; `None` for a new file.
+        old: Option<String>,
+        /// Text after.
+        new: String,
+    },
+    /// A terminal of the client.
+    Terminal(String),
+}
+
+/// What a call gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolOutput {
+    /// What the model reads. Never empty: a silent success says so.
+    pub content: Vec<Part>,
+    /// What the client shows; empty shows `content`.
+    pub display: Vec<Display>,
+    /// Data for the client's `rawOutput`.
+    pub raw: Option<Value>,
+    /// True when the tool could not do its work. A command that ran and failed is not an error.
+    pub is_error: bool,
+    /// True when the call was cut off before its end (cancelled, timed out).
+    pub is_cut_off: bool,
+    /// The new task list, when the call changed it.
+    pub plan: Option<Vec<PlanEntry>>,
+}
+
+impl ToolOutput {
+    /// A success with this text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { content: vec![Part::text(text)], ..Self::default() }
+    }
+
+    /// A failure with this text.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::text(text) }
+    }
+}
+
+/// One entry of the task list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanEntry {
+    /// What is to be done.
+    pub content: String,
+    /// How urgent.
+    pub priority: PlanPriority,
+    /// How far.
+    pub status: PlanStatus,
+}
+
+/// How urgent a task is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlanPriority {
+    /// Now.
+    High,
+    /// Soon.
+    #[default]
+    Medium,
+    /// Later.
+    Low,
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlanStatus {
+    /// Not begun.
+    #[default]
+    Pending,
+    /// Being worked on.
+    InProgress,
+    /// Done.
+    Completed,
+}
+
+/// What all calls of a session share.
+#[derive(Clone, Debug)]
+pub struct ToolContext {
+    /// The session's working folder, absolute and resolved.
+    pub cwd: PathBuf,
+    /// Other folders the client opened, absolute and resolved.
+    pub additional_roots: Vec<PathBuf>,
+    /// Size and time limits.
+    pub limits: ToolLimits,
+    /// The client's view of files, when it offers one.
+    pub editor: Option<Arc<dyn Editor>>,
+    /// Environment variables that must not reach a child (credentials of providers).
+    pub secret_env: Arc<[String]>,
+    /// State that tools keep for the session.
+    pub state: Arc<SessionState>,
+}
+
+/// Limits of tool calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolLimits {
+    /// The most characters of one result that reach the model.
+    pub max_result_chars: usize,
+    /// Seconds a command may run when the call names no limit.
+    pub terminal_timeout_seconds: u64,
+}
+
+impl Default for ToolLimits {
+    fn default() -> Self {
+        Self { max_result_chars: 100_000, terminal_timeout_seconds: 120 }
+    }
+}
+
+/// Files as the client sees them (unsaved buffers included).
+pub trait Editor: Send + Sync + fmt::Debug {
+    /// True when the client reads files for us.
+    fn can_read(&self) -> bool;
+    /// True when the client writes files for us.
+    fn can_write(&self) -> bool;
+    /// The whole text of a file.
+    ///
+    /// # Errors
+    /// What the client said, or that its answer made no sense.
+    fn read_text(&self, path: PathBuf) -> BoxFuture<'_, Result<String, ToolFailure>>;
+    /// Replaces a file's text.
+    ///
+    /// # Errors
+    /// What the client said.
+    fn write_text(&self, path: PathBuf, text: String) -> BoxFuture<'_, Result<(), ToolFailure>>;
+}
+
+/// What one running call may use.
+#[derive(Clone, Debug)]
+pub struct RunContext {
+    /// Fires when the turn is cancelled.
+    pub cancel: CancellationToken,
+    /// Where output so far can be shown.
+    pub progress: Progress,
+}
+
+/// Shows a running call's output. Only the newest snapshot counts, so a fast writer costs nothing.
+#[derive(Clone, Debug)]
+pub struct Progress(watch::Sender<String>);
+
+impl Progress {
+    /// A progress slot and the end to watch it from.
+    #[must_use]
+    pub fn channel() -> (Self, watch::Receiver<String>) {
+        let (sender, receiver) = watch::channel(String::new());
+        (Self(sender), receiver)
+    }
+
+    /// Replaces what is shown.
+    pub fn show(&self, text: String) {
+        self.0.send_replace(text);
+    }
+}

@@ -1,0 +1,106 @@
+//! What a turn tells the outside while it runs.
+
+use serde_json::Value;
+
+use crate::message::Usage;
+use crate::tool::{CallPlan, Display, PlanEntry};
+
+/// Something the client may want to see. Emitting one can wait for a slow client but cannot fail.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TurnEvent {
+    /// More visible text of the message with this id.
+    Text {
+        /// One id per message of the model.
+        message_id: u64,
+        /// The piece.
+        text: String,
+    },
+    /// More reasoning of the message with this id.
+    Reasoning {
+        /// One id per message of the model.
+        message_id: u64,
+        /// The piece.
+        text: String,
+    },
+    /// The model asked for a tool; the call is pending.
+    ToolCallPending {
+        /// The call's id.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// The arguments, parsed where they could be.
+        arguments: Value,
+        /// What the call would do, as far as it is known.
+        plan: CallPlan,
+    },
+    /// The call was approved and runs.
+    ToolCallStarted {
+        /// The call's id.
+        id: String,
+    },
+    /// The call's output so far.
+    ToolCallProgress {
+        /// The call's id.
+        id: String,
+        /// A snapshot that replaces the one before.
+        output: String,
+    },
+    /// The call ended.
+    ToolCallEnded {
+        /// The call's id.
+        id: String,
+        /// False for `completed`, true for `failed`.
+        is_failed: bool,
+        /// What to show.
+        display: Vec<Display>,
+        /// Data for the client.
+        raw: Option<Value>,
+    },
+    /// The task list changed.
+    Plan(Vec<PlanEntry>),
+    /// A model call was counted.
+    Usage {
+        /// The whole turn so far.
+        turn: Usage,
+        /// Tokens in the context now.
+        context_tokens: u64,
+        /// Tokens the context can hold.
+        context_window: u64,
+    },
+    /// Something a person should know: a retry after visible text, a fallback, a wait.
+    Notice {
+        /// How serious.
+        severity: Severity,
+        /// One line.
+        text: String,
+    },
+    /// One step ended.
+    Step {
+        /// The step's number in the turn, from 1.
+        step: u32,
+        /// The calls of the step with their results, in call order.
+        tools: Vec<StepTool>,
+    },
+}
+
+/// How serious a notice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// For information.
+    Info,
+    /// Something went wrong and was dealt with.
+    Warning,
+}
+
+/// One tool call of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepTool {
+    /// The call's id.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments as the model wrote them.
+    pub arguments: String,
+    /// The text the model got.
+    pub result: String,
+}
