@@ -9,6 +9,8 @@ pub mod message;
 pub mod provider;
 pub mod tool;
 
+pub mod rpc;
+
 pub mod approval;
 pub mod store;
 pub mod turn;

@@ -1,5 +1,7 @@
 //! What a turn tells the outside while it runs.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::message::Usage;
@@ -11,14 +13,14 @@ pub enum TurnEvent {
     /// More visible text of the message with this id.
     Text {
         /// One id per message of the model.
-        message_id: u64,
+        message_id: Arc<str>,
         /// The piece.
         text: String,
     },
     /// More reasoning of the message with this id.
     Reasoning {
         /// One id per message of the model.
-        message_id: u64,
+        message_id: Arc<str>,
         /// The piece.
         text: String,
     },
