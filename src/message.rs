@@ -220,6 +220,7 @@ impl FinishReason {
 
 /// Tokens of one or more model calls. `input` includes the cached ones, `output` the reasoning ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Usage {
     /// Prompt tokens, cached ones included.
     pub input_tokens: u64,

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::message::{AssistantMessage, Message, Usage};
 use crate::tool::ToolSpec;
 
+pub mod scripted;
+
 /// Everything one model call needs.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelRequest<'a> {
