@@ -10,7 +10,16 @@ use serde::{Deserialize, Serialize};
 use crate::message::{AssistantMessage, Message, Usage};
 use crate::tool::ToolSpec;
 
+pub mod credentials;
+pub mod decoder;
+pub mod endpoint;
+pub mod json;
 pub mod scripted;
+pub mod sse;
+
+pub use decoder::{DecodeError, Decoder};
+pub use endpoint::Endpoint;
+pub use sse::SseEvent;
 
 /// Everything one model call needs.
 #[derive(Clone, Copy, Debug)]
