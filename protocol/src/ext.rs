@@ -43,7 +43,8 @@ impl SteeringParams {
     /// True when an idle session should answer `promptRequired` instead of starting a turn.
     #[must_use]
     pub fn wants_prompt_when_idle(&self) -> bool {
-        let behaviour = self.meta.as_ref().and_then(|meta| meta.steering.as_ref()).and_then(|s| s.idle_behavior.as_deref());
+        let behaviour =
+            self.meta.as_ref().and_then(|meta| meta.steering.as_ref()).and_then(|s| s.idle_behavior.as_deref());
         behaviour == Some("promptRequired")
     }
 }

@@ -120,9 +120,7 @@ impl Incoming {
         // A struct also deserialises from an array, so the shape is looked at first.
         if !text.starts_with('{') {
             return match serde_json::from_str::<IgnoredAny>(text) {
-                Ok(_) if text.starts_with('[') => {
-                    invalid(RequestId::null(), "batches are not part of the protocol")
-                }
+                Ok(_) if text.starts_with('[') => invalid(RequestId::null(), "batches are not part of the protocol"),
                 Ok(_) => invalid(RequestId::null(), "a message is a JSON object"),
                 Err(error) => malformed(RequestId::null(), error_code::PARSE_ERROR, error),
             };
@@ -248,7 +246,11 @@ mod tests {
 
     #[test]
     fn deep_nesting_in_params_is_skipped_over() {
-        let deep = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+        let deep = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{}{}}}"#,
+            "[".repeat(100_000),
+            "]".repeat(100_000)
+        );
         check(&deep, "REQUEST 1 m");
     }
 }

@@ -159,7 +159,12 @@ mod tests {
         let (first, second) = (pending.call("a", &()), pending.call("b", &()));
         let mut both = std::pin::pin!(async { tokio::join!(first, second) });
         assert!(futures_util::poll!(&mut both).is_pending());
-        for text in [r#"{"id":9,"result":1}"#, r#"{"id":"2","result":1}"#, r#"{"id":2,"error":{"code":5}}"#, r#"{"id":1,"result":7}"#] {
+        for text in [
+            r#"{"id":9,"result":1}"#,
+            r#"{"id":"2","result":1}"#,
+            r#"{"id":2,"error":{"code":5}}"#,
+            r#"{"id":1,"result":7}"#,
+        ] {
             let (id, outcome) = answer(text);
             pending.resolve(&id, outcome);
         }
@@ -182,7 +187,10 @@ mod tests {
         let mut bytes = Vec::new();
         queue.write_to(&mut bytes).await.unwrap();
         let text = String::from_utf8(bytes).unwrap();
-        assert!(text.ends_with("{\"jsonrpc\":\"2.0\",\"method\":\"$/cancel_request\",\"params\":{\"requestId\":1}}\n"), "{text}");
+        assert!(
+            text.ends_with("{\"jsonrpc\":\"2.0\",\"method\":\"$/cancel_request\",\"params\":{\"requestId\":1}}\n"),
+            "{text}"
+        );
     }
 
     #[tokio::test]
