@@ -3,6 +3,8 @@
 //! The decoders and encoders are pure; `http` is the only place that opens connections.
 //! Recovery (retry, credential refresh, fallback) is decided here as data and carried out by the turn.
 
+pub mod normalize;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
