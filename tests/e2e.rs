@@ -1,0 +1,110 @@
+//! Real clients drive the built daemon: the official SDKs, a headless client, and the conformance kit.
+//!
+//! `tests/e2e/setup.sh` installs the clients below the target folder, where these tests find them; the environment
+//! names `TURND_TEST_PYTHON` and `TURND_TEST_NODE_MODULES` point elsewhere. A test whose client is absent says so and
+//! passes, unless `TURND_REQUIRE_CLIENTS=1` is set. The clients' own scripts in `tests/e2e/` hold the checks.
+
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test panics to fail and prints to be read")]
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What a client must be found for; `None` when it is absent and need not be there.
+fn required<T>(client: &str, found: Option<T>) -> Option<T> {
+    if found.is_none() {
+        assert!(environment("TURND_REQUIRE_CLIENTS").is_none(), "{client} is required but not installed");
+        println!("skipped: {client} is not installed, tests/e2e/setup.sh installs it");
+    }
+    found
+}
+
+fn environment(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+#[expect(clippy::disallowed_methods, reason = "these tests are about processes")]
+fn command(program: impl AsRef<Path>) -> Command {
+    Command::new(program.as_ref())
+}
+
+/// A file or folder that the environment names, else the same one below the target folder.
+fn installed(variable: &str, below_target: &str) -> Option<PathBuf> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
+    let path = environment(variable).map_or_else(|| target.join("e2e-clients").join(below_target), PathBuf::from);
+    path.exists().then_some(path)
+}
+
+/// A Python that has the official SDK and `jsonschema`.
+fn python() -> Option<PathBuf> {
+    let path = installed("TURND_TEST_PYTHON", "python/bin/python").unwrap_or_else(|| "python3".into());
+    let imports = command(&path).args(["-c", "import acp, jsonschema"]).stderr(Stdio::null()).status();
+    imports.is_ok_and(|status| status.success()).then_some(path)
+}
+
+/// The `node_modules` folder that has this package.
+fn node_modules(package: &str) -> Option<PathBuf> {
+    let modules = installed("TURND_TEST_NODE_MODULES", "node_modules")?;
+    let has_node = command("node").arg("--version").stdout(Stdio::null()).status().is_ok();
+    (has_node && modules.join(package).exists()).then_some(modules)
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e").join(name)
+}
+
+/// Runs a client against the daemon with a home of its own, and shows what it printed if it fails.
+fn passes(mut client: Command, model: &Path) {
+    let home = tempfile::tempdir().unwrap();
+    let agent = [env!("CARGO_BIN_EXE_turnd").as_ref(), "--script".as_ref(), model.as_os_str()];
+    let output = client.arg("--").args(agent).env("TURND_HOME", home.path()).stdin(Stdio::null()).output().unwrap();
+    let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}\n{said}\n{complained}", output.status);
+    println!("{said}");
+}
+
+#[test]
+fn the_official_python_sdk_drives_turns() {
+    let Some(python) = required("the Python SDK", python()) else { return };
+    let mut client = command(python);
+    client.arg(script("python_sdk.py"));
+    passes(client, &script("model.jsonl"));
+}
+
+#[test]
+fn the_official_typescript_sdk_drives_turns() {
+    let Some(modules) = required("the TypeScript SDK", node_modules("@agentclientprotocol/sdk")) else { return };
+    let mut client = command("node");
+    client.arg(script("typescript_sdk.mjs")).env("TURND_TEST_NODE_MODULES", modules);
+    passes(client, &script("model.jsonl"));
+}
+
+#[test]
+fn the_headless_client_acpx_drives_turns_over_several_processes() {
+    let Some(modules) = required("acpx", node_modules("acpx")) else { return };
+    let mut client = command("node");
+    client.arg(script("acpx.mjs")).env("TURND_TEST_NODE_MODULES", modules);
+    passes(client, &script("model.jsonl"));
+}
+
+#[test]
+fn the_conformance_kit_finds_nothing() {
+    let schema =
+        node_modules("@agentclientprotocol/sdk").map(|m| m.join("@agentclientprotocol/sdk/schema/v1/schema.json"));
+    let Some((python, schema)) = required("the conformance kit's schema", python().zip(schema)) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model.jsonl");
+    let script_lines = std::fs::read_to_string(script("model.jsonl")).unwrap();
+    std::fs::write(&model, format!("{}\n{script_lines}", big_answer())).unwrap();
+
+    let kit = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/conformance/conformance.py");
+    let mut client = command(python);
+    client.arg(kit).arg("--schema").arg(schema).args(["--big-prompt", "big"]);
+    passes(client, &model);
+}
+
+/// A model line that answers `big` with 300 KB in one piece, far above what one line of the wire may hold.
+fn big_answer() -> serde_json::Value {
+    let text = "0123456789abcdef ".repeat(18_000);
+    serde_json::json!({"model": {"when": {"user_contains": "big"}, "text": text}})
+}
