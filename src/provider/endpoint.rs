@@ -65,6 +65,8 @@ pub struct ServerQuirks {
     pub tool_images: ToolImages,
     /// Whether the provider's extra data on tool calls goes back to it.
     pub tool_call_extra: bool,
+    /// Which ids of tool calls it accepts.
+    pub tool_call_ids: ToolCallIds,
 }
 
 impl Default for ServerQuirks {
@@ -80,6 +82,7 @@ impl Default for ServerQuirks {
             system_role: SystemRole::System,
             tool_images: ToolImages::UserMessage,
             tool_call_extra: false,
+            tool_call_ids: ToolCallIds::Any,
         }
     }
 }
@@ -160,6 +163,16 @@ pub enum ToolImages {
     UserMessage,
     /// Inside the tool result.
     Inline,
+}
+
+/// Which ids of tool calls a server accepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolCallIds {
+    /// Any text.
+    #[default]
+    Any,
+    /// Nine letters and digits (Mistral); others are replaced by a hash of them.
+    NineAlphanumeric,
 }
 
 /// How long each wait of one call may take.

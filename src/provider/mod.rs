@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::message::{AssistantMessage, Message, Usage};
 use crate::tool::ToolSpec;
 
+pub mod chat_completions;
 pub mod credentials;
 pub mod decoder;
 pub mod endpoint;

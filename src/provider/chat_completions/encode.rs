@@ -1,0 +1,328 @@
+//! The encoder: one request body, the same bytes for the same input.
+//!
+//! `messages` come last, so that the body of the next step begins with all bytes of this one but the end, and a
+//! provider's prefix cache finds what it knows.
+
+use std::borrow::Cow;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::message::{AssistantMessage, Message, Part, ToolCall, ToolResult, UserMessage, plain_text};
+use crate::provider::endpoint::{EmptyContent, MaxTokensField, ReasoningReplay, ToolCallIds, ToolImages};
+use crate::provider::{ApiMode, Endpoint, ModelRequest};
+use crate::tool::ToolSpec;
+
+/// The body of one call.
+#[must_use]
+pub fn encode(endpoint: &Endpoint, request: &ModelRequest<'_>) -> Vec<u8> {
+    let quirks = &endpoint.quirks;
+    let limit = endpoint.output_limit(request.max_output_tokens);
+    let has_tools = !request.tools.is_empty();
+    let body = Body {
+        model: &endpoint.model,
+        stream: true,
+        stream_options: quirks.stream_usage.then_some(StreamOptions { include_usage: true }),
+        max_tokens: limit.filter(|_| quirks.max_tokens_field == MaxTokensField::MaxTokens),
+        max_completion_tokens: limit.filter(|_| quirks.max_tokens_field == MaxTokensField::MaxCompletionTokens),
+        reasoning_effort: endpoint.reasoning_effort.as_deref().filter(|_| quirks.reasoning_effort),
+        prompt_cache_key: (quirks.prompt_cache && !request.session_id.is_empty()).then_some(request.session_id),
+        parallel_tool_calls: (quirks.parallel_tool_calls && has_tools).then_some(true),
+        tools: request.tools.iter().map(|spec| tool(endpoint, spec)).collect(),
+        messages: Messages { endpoint }.write(request),
+    };
+    // Nothing here can fail to serialize: all keys are strings and all numbers are finite.
+    serde_json::to_vec(&body).unwrap_or_default()
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel_tool_calls: Option<bool>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<WireTool<'a>>,
+    messages: Vec<WireMessage<'a>>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    r#type: &'static str,
+    function: WireFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct WireFunction<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: Cow<'a, Value>,
+}
+
+#[derive(Serialize)]
+struct WireMessage<'a> {
+    role: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<WireContent<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_details: Option<&'a [Value]>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<WireCall<'a>>,
+}
+
+enum WireContent<'a> {
+    Null,
+    Text(Cow<'a, str>),
+    Parts(Vec<WirePart<'a>>),
+}
+
+impl Serialize for WireContent<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Parts(parts) => parts.serialize(serializer),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum WirePart<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl },
+}
+
+#[derive(Serialize)]
+struct ImageUrl {
+    url: String,
+}
+
+#[derive(Serialize)]
+struct WireCall<'a> {
+    id: Cow<'a, str>,
+    r#type: &'static str,
+    function: WireCallFunction<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<&'a Value>,
+}
+
+#[derive(Serialize)]
+struct WireCallFunction<'a> {
+    name: &'a str,
+    arguments: &'a str,
+}
+
+fn tool<'a>(endpoint: &Endpoint, spec: &'a ToolSpec) -> WireTool<'a> {
+    let mut parameters = Cow::Borrowed(&spec.parameters);
+    if endpoint.adjustments.strip_schema_patterns {
+        strip_patterns(parameters.to_mut());
+    }
+    WireTool {
+        r#type: "function",
+        function: WireFunction { name: &spec.name, description: &spec.description, parameters },
+    }
+}
+
+/// Removes the keywords that grammar compilers of small servers refuse. Properties of these names stay.
+fn strip_patterns(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            map.retain(|name, value| !(value.is_string() && matches!(name.as_str(), "pattern" | "format")));
+            map.values_mut().for_each(strip_patterns);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip_patterns),
+        _ => {}
+    }
+}
+
+/// Writes the history for one endpoint.
+#[derive(Clone, Copy)]
+struct Messages<'e> {
+    endpoint: &'e Endpoint,
+}
+
+impl Messages<'_> {
+    fn write<'a>(self, request: &ModelRequest<'a>) -> Vec<WireMessage<'a>> {
+        let mut wire = Vec::with_capacity(request.messages.len() + 1);
+        if !request.system.is_empty() {
+            wire.push(WireMessage {
+                content: Some(WireContent::Text(request.system.into())),
+                ..message(self.endpoint.quirks.system_role.as_str())
+            });
+        }
+        let mut pictures = Vec::new();
+        for entry in request.messages {
+            match entry {
+                Message::User(user) => wire.push(self.user(user, std::mem::take(&mut pictures))),
+                Message::Assistant(assistant) => {
+                    flush_pictures(&mut wire, &mut pictures);
+                    wire.push(self.assistant(assistant));
+                }
+                Message::Tool(result) => wire.push(self.tool_result(result, &mut pictures)),
+            }
+        }
+        flush_pictures(&mut wire, &mut pictures);
+        wire
+    }
+
+    fn user<'a>(self, user: &'a UserMessage, mut parts: Vec<WirePart<'a>>) -> WireMessage<'a> {
+        let has_picture = user.content.iter().any(|part| matches!(part, Part::Image { .. }));
+        let content = if parts.is_empty() && !has_picture {
+            WireContent::Text(text_of(&user.content))
+        } else {
+            parts.extend(user.content.iter().map(|part| self.part(part)));
+            WireContent::Parts(parts)
+        };
+        WireMessage { content: Some(content), ..message("user") }
+    }
+
+    fn part<'a>(self, part: &'a Part) -> WirePart<'a> {
+        match part {
+            Part::Image { mime_type, .. } if self.endpoint.adjustments.drop_images => {
+                WirePart::Text { text: format!("[a picture ({mime_type}) was left out]").into() }
+            }
+            Part::Image { mime_type, data } => {
+                WirePart::ImageUrl { image_url: ImageUrl { url: format!("data:{mime_type};base64,{data}") } }
+            }
+            other => WirePart::Text { text: other.as_text().unwrap_or_default() },
+        }
+    }
+
+    fn assistant<'a>(self, assistant: &'a AssistantMessage) -> WireMessage<'a> {
+        let quirks = &self.endpoint.quirks;
+        let native = assistant.native.as_ref();
+        let is_own = native.is_some_and(|native| native.provider == self.endpoint.provider);
+        let takes_extra = quirks.tool_call_extra && is_own && !self.endpoint.adjustments.strip_reasoning;
+        let tool_calls: Vec<_> = assistant.tool_calls.iter().map(|call| self.call(call, takes_extra)).collect();
+        let content = if !assistant.text.is_empty() {
+            Some(WireContent::Text(assistant.text.as_str().into()))
+        } else if tool_calls.is_empty() {
+            Some(WireContent::Text("".into()))
+        } else {
+            match quirks.empty_content {
+                EmptyContent::Null => Some(WireContent::Null),
+                EmptyContent::Empty => Some(WireContent::Text("".into())),
+                EmptyContent::Space => Some(WireContent::Text(" ".into())),
+                EmptyContent::Absent => None,
+            }
+        };
+        let reasoning_details = native
+            .filter(|native| is_own && native.model == self.endpoint.model && !native.items.is_empty())
+            .filter(|native| native.api_mode == ApiMode::ChatCompletions.as_str())
+            .filter(|_| quirks.reasoning_replay != ReasoningReplay::Never && !self.endpoint.adjustments.strip_reasoning)
+            .map(|native| native.items.as_slice());
+        WireMessage {
+            content,
+            reasoning_content: self.reasoning(assistant).filter(|_| reasoning_details.is_none()),
+            reasoning_details,
+            tool_calls,
+            ..message("assistant")
+        }
+    }
+
+    /// Only messages with tool calls take their reasoning back: a finished answer's reasoning is of no use to
+    /// the model, and servers that want none refuse it there.
+    fn reasoning(self, assistant: &AssistantMessage) -> Option<&str> {
+        if assistant.tool_calls.is_empty() || self.endpoint.adjustments.strip_reasoning {
+            return None;
+        }
+        let is_foreign = assistant.native.as_ref().is_some_and(|native| native.provider != self.endpoint.provider);
+        let own = Some(assistant.reasoning.as_str()).filter(|text| !text.is_empty() && !is_foreign);
+        match self.endpoint.quirks.reasoning_replay {
+            ReasoningReplay::Never => None,
+            ReasoningReplay::WhenPresent => own,
+            ReasoningReplay::Padded => own.or(Some(" ")),
+        }
+    }
+
+    fn call<'a>(self, call: &'a ToolCall, takes_extra: bool) -> WireCall<'a> {
+        let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+        WireCall {
+            id: self.call_id(&call.id),
+            r#type: "function",
+            function: WireCallFunction { name: &call.name, arguments },
+            extra_content: call.extra.as_ref().filter(|_| takes_extra),
+        }
+    }
+
+    fn call_id<'a>(self, id: &'a str) -> Cow<'a, str> {
+        let fits = |id: &str| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        match self.endpoint.quirks.tool_call_ids {
+            ToolCallIds::NineAlphanumeric if !fits(id) => {
+                let digest = Sha256::digest(id.as_bytes());
+                let hex: String = digest.iter().take(5).map(|byte| format!("{byte:02x}")).collect();
+                Cow::Owned(hex.get(..9).unwrap_or_default().to_owned())
+            }
+            ToolCallIds::Any | ToolCallIds::NineAlphanumeric => Cow::Borrowed(id),
+        }
+    }
+
+    fn tool_result<'a>(self, result: &'a ToolResult, pictures: &mut Vec<WirePart<'a>>) -> WireMessage<'a> {
+        let has_picture = result.content.iter().any(|part| matches!(part, Part::Image { .. }));
+        let adjustments = &self.endpoint.adjustments;
+        let content = if !has_picture {
+            WireContent::Text(text_of(&result.content))
+        } else if self.endpoint.quirks.tool_images == ToolImages::Inline && !adjustments.flatten_tool_results {
+            WireContent::Parts(result.content.iter().map(|part| self.part(part)).collect())
+        } else {
+            let moved = result.content.iter().filter(|part| matches!(part, Part::Image { .. }));
+            pictures.extend(moved.map(|part| self.part(part)));
+            let mut text = plain_text(&result.content);
+            text.push_str(if text.is_empty() { "" } else { "\n" });
+            text.push_str("[the picture is in the next user message]");
+            WireContent::Text(text.into())
+        };
+        WireMessage {
+            tool_call_id: Some(self.call_id(&result.tool_call_id)),
+            content: Some(content),
+            ..message("tool")
+        }
+    }
+}
+
+fn message(role: &'static str) -> WireMessage<'static> {
+    WireMessage {
+        role,
+        tool_call_id: None,
+        content: None,
+        reasoning_content: None,
+        reasoning_details: None,
+        tool_calls: Vec::new(),
+    }
+}
+
+/// Pictures of tool results stand in a user message of their own, unless one follows anyway.
+fn flush_pictures<'a>(wire: &mut Vec<WireMessage<'a>>, pictures: &mut Vec<WirePart<'a>>) {
+    if !pictures.is_empty() {
+        let content = WireContent::Parts(std::mem::take(pictures));
+        wire.push(WireMessage { content: Some(content), ..message("user") });
+    }
+}
+
+fn text_of(parts: &[Part]) -> Cow<'_, str> {
+    match parts {
+        [Part::Text { text }] => Cow::Borrowed(text),
+        _ => Cow::Owned(plain_text(parts)),
+    }
+}

@@ -1,0 +1,352 @@
+//! The shapes of a chunk, borrowed from its text, and readers that accept what servers really send.
+//!
+//! The fields of every chunk are typed and borrowed; the rare ones stay raw and are read when they occur, so
+//! that an odd one of them cannot cost the answer.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::message::Usage;
+
+/// One chunk of a stream, or a whole answer.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct Chunk<'a> {
+    #[serde(borrow)]
+    pub(super) choices: Option<Vec<Choice<'a>>>,
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) x_groq: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) object: Loose<'a>,
+    #[serde(borrow)]
+    pub(super) message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) detail: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct Choice<'a> {
+    #[serde(borrow)]
+    pub(super) delta: Option<Delta<'a>>,
+    #[serde(borrow)]
+    pub(super) message: Option<Delta<'a>>,
+    #[serde(borrow)]
+    pub(super) finish_reason: Loose<'a>,
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct Delta<'a> {
+    #[serde(borrow)]
+    pub(super) content: Content<'a>,
+    #[serde(borrow)]
+    pub(super) reasoning_content: Content<'a>,
+    #[serde(borrow)]
+    pub(super) reasoning: Content<'a>,
+    #[serde(borrow)]
+    pub(super) reasoning_details: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) refusal: Content<'a>,
+    #[serde(borrow)]
+    pub(super) tool_calls: Option<Vec<CallDelta<'a>>>,
+    #[serde(borrow)]
+    pub(super) function_call: Option<FunctionDelta<'a>>,
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct CallDelta<'a> {
+    #[serde(borrow)]
+    pub(super) index: Loose<'a>,
+    #[serde(borrow)]
+    pub(super) id: Loose<'a>,
+    #[serde(borrow)]
+    pub(super) function: Option<FunctionDelta<'a>>,
+    #[serde(borrow)]
+    pub(super) extra_content: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct FunctionDelta<'a> {
+    #[serde(borrow)]
+    pub(super) name: Loose<'a>,
+    #[serde(borrow)]
+    pub(super) arguments: Loose<'a>,
+}
+
+/// A text, whatever its JSON type: numbers and booleans as written, objects and lists as JSON text, null as
+/// nothing.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Loose<'a>(pub(super) Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Loose<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor).map(Self)
+    }
+}
+
+/// The text of a `content` field: a string, a list of parts, or nothing.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Content<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// Text of parts that are reasoning.
+    pub(super) thought: String,
+}
+
+impl Content<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.thought.is_empty()
+    }
+
+    fn add_part(&mut self, part: &Value) {
+        let kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
+        let is_thought = matches!(kind, "thinking" | "reasoning" | "thought");
+        for name in ["text", "thinking", "reasoning", "content", "refusal"] {
+            let Some(value) = part.get(name) else { continue };
+            let text = part_text(value);
+            if is_thought {
+                self.thought.push_str(&text);
+            } else {
+                self.text.to_mut().push_str(&text);
+            }
+            return;
+        }
+        if let Some(text) = part.as_str() {
+            self.text.to_mut().push_str(text);
+        }
+    }
+}
+
+fn part_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().map(|part| part_text(part.get("text").unwrap_or(part))).collect(),
+        _ => String::new(),
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ContentVisitor)
+    }
+}
+
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Content<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("text or a list of parts")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Content { text: Cow::Borrowed(text), thought: String::new() })
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Content { text: Cow::Owned(text.to_owned()), thought: String::new() })
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
+        let mut content = Content::default();
+        while let Some(part) = parts.next_element::<Value>()? {
+            content.add_part(&part);
+        }
+        Ok(content)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let part = Value::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+        let mut content = Content::default();
+        content.add_part(&part);
+        Ok(content)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any value")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(""))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(if value { "true" } else { "false" }))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(value.to_string()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(value.to_string()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(value.to_string()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<Self::Value, A::Error> {
+        let value = Value::deserialize(serde::de::value::SeqAccessDeserializer::new(parts))?;
+        Ok(Cow::Owned(value.to_string()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let value = Value::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+        Ok(Cow::Owned(value.to_string()))
+    }
+}
+
+/// True when `text` is one complete object or list.
+pub(super) fn is_complete_json(text: &str) -> bool {
+    matches!(text.trim_end().as_bytes().last(), Some(b'}' | b']')) && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// The numbers of a `usage` object under any of their names; `None` when there are none.
+pub(super) fn usage(raw: &RawValue) -> Option<Usage> {
+    let value: Value = serde_json::from_str(raw.get()).ok()?;
+    let number = |paths: &[&str]| paths.iter().find_map(|path| value.pointer(path).and_then(count));
+    let input = number(&["/prompt_tokens", "/input_tokens"]);
+    let output = number(&["/completion_tokens", "/output_tokens"]);
+    if input.is_none() && output.is_none() {
+        return None;
+    }
+    Some(Usage {
+        input_tokens: input.unwrap_or(0),
+        output_tokens: output.unwrap_or(0),
+        cached_tokens: number(&[
+            "/prompt_tokens_details/cached_tokens",
+            "/input_tokens_details/cached_tokens",
+            "/prompt_cache_hit_tokens",
+            "/cache_read_input_tokens",
+            "/cached_tokens",
+        ])
+        .unwrap_or(0),
+        cache_write_tokens: number(&[
+            "/prompt_tokens_details/cache_write_tokens",
+            "/prompt_tokens_details/cache_creation_tokens",
+            "/cache_creation_input_tokens",
+        ])
+        .unwrap_or(0),
+        reasoning_tokens: number(&[
+            "/completion_tokens_details/reasoning_tokens",
+            "/output_tokens_details/reasoning_tokens",
+            "/reasoning_tokens",
+        ])
+        .unwrap_or(0),
+    })
+}
+
+/// A count that may come as a float.
+fn count(value: &Value) -> Option<u64> {
+    let float = || value.as_f64().filter(|number| *number >= 0.0 && *number < 1e15);
+    // The range was checked, and a fraction of a token means nothing.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was checked just before")]
+    value.as_u64().or_else(|| float().map(|number| number as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(json: &str) -> (String, String) {
+        let content: Content<'_> = serde_json::from_str(json).unwrap();
+        (content.text.into_owned(), content.thought)
+    }
+
+    #[test]
+    fn content_is_read_in_every_shape() {
+        let check =
+            |json, text: &str, thought: &str| assert_eq!(content(json), (text.into(), thought.into()), "{json}");
+        check(r#""a""#, "a", "");
+        check(r#""a\n""#, "a\n", "");
+        check("null", "", "");
+        check("7", "", "");
+        check(r#"[{"type":"text","text":"a"},{"type":"text","text":"b"}]"#, "ab", "");
+        check(r#"[{"type":"thinking","thinking":[{"type":"text","text":"t"}]},{"type":"text","text":"a"}]"#, "a", "t");
+        check(r#"{"type":"text","text":"a"}"#, "a", "");
+        check(r#"["a",{"type":"image"}]"#, "a", "");
+    }
+
+    #[test]
+    fn plain_text_is_borrowed() {
+        let loose: Loose<'_> = serde_json::from_str(r#""abc""#).unwrap();
+        assert!(matches!(loose.0, Cow::Borrowed("abc")));
+    }
+
+    #[test]
+    fn loose_text_takes_any_type() {
+        for (json, expect) in
+            [("\"a\"", "a"), ("3", "3"), ("null", ""), ("true", "true"), (r#"{"b": 1}"#, r#"{"b":1}"#)]
+        {
+            let loose: Loose<'_> = serde_json::from_str(json).unwrap();
+            assert_eq!(loose.0, expect, "{json}");
+        }
+    }
+
+    #[test]
+    fn usage_is_read_under_every_name() {
+        let check = |json: &str, expect: Option<(u64, u64, u64, u64)>| {
+            let raw: &RawValue = serde_json::from_str(json).unwrap();
+            let got = usage(raw).map(|u| (u.input_tokens, u.output_tokens, u.cached_tokens, u.reasoning_tokens));
+            assert_eq!(got, expect, "{json}");
+        };
+        check(r#"{"prompt_tokens":5,"completion_tokens":2}"#, Some((5, 2, 0, 0)));
+        check(r#"{"prompt_tokens":5.0,"completion_tokens":null}"#, Some((5, 0, 0, 0)));
+        check(
+            r#"{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4},
+                "completion_tokens_details":{"reasoning_tokens":1}}"#,
+            Some((9, 2, 4, 1)),
+        );
+        check(r#"{"input_tokens":9,"output_tokens":2,"prompt_cache_hit_tokens":3}"#, Some((9, 2, 3, 0)));
+        check("\"none\"", None);
+        check("{}", None);
+    }
+}
