@@ -87,13 +87,14 @@ class Editor:
 class Drive:
     """One connection and the turns that every real client must be able to have."""
 
-    def __init__(self, connection, editor, folder):
+    def __init__(self, connection, editor, folder, answer_seconds=ANSWER_SECONDS):
         self.connection, self.editor, self.folder = connection, editor, folder
+        self.answer_seconds = answer_seconds
         self.session = None
 
     async def prompt(self, text):
         call = self.connection.prompt(session_id=self.session, prompt=[acp.text_block(text)])
-        return (await asyncio.wait_for(call, ANSWER_SECONDS)).stop_reason
+        return (await asyncio.wait_for(call, self.answer_seconds)).stop_reason
 
     async def start(self):
         agent = await self.connection.initialize(
