@@ -14,3 +14,5 @@ pub mod rpc;
 pub mod approval;
 pub mod store;
 pub mod turn;
+
+pub mod script;

@@ -1,0 +1,6 @@
+//! The integration tests, one binary: transcripts, and what a transcript cannot say.
+
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod support;
