@@ -2,10 +2,162 @@
 //!
 //! One thread owns the connection. Jobs that are waiting when it begins a transaction are committed
 //! together, so a burst of writes costs one `fsync`; each caller is answered after that commit.
+//! Two processes may share the file; a session has one owner among them.
+//!
+//! Deliberately absent: SQL outside this folder, updates of a stored message (a newer form is a new
+//! row), and any timer: an idle store does nothing.
+
+mod claim;
+mod codec;
+mod error;
+mod file;
+mod read;
+mod schema;
+mod search;
+mod thread;
+mod write;
+
+use std::path::Path;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
 use crate::message::{Message, Usage};
+
+pub use error::StoreError;
+pub use read::{ListQuery, LoadedSession};
+pub use search::SearchHit;
+pub use write::Write;
+
+use file::Place;
+use thread::{Db, Job, WriteJob};
+
+/// The handle to the store. Clones share one connection and one thread.
+///
+/// Every method can be dropped at any point: the job it sent is still done whole or not at all.
+#[derive(Clone, Debug)]
+pub struct Store {
+    jobs: Sender<Job>,
+    notice: Arc<Mutex<Option<String>>>,
+}
+
+impl Store {
+    /// The store in `home/sessions.db`. Returns at once; a failure to open is answered to every call,
+    /// each of which tries again.
+    #[must_use]
+    pub fn open(home: &Path) -> Self {
+        Self::start(Place::Home(home.to_owned()))
+    }
+
+    /// A store that is gone with its last handle.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::start(Place::Memory)
+    }
+
+    fn start(place: Place) -> Self {
+        let notice = Arc::default();
+        let jobs = thread::spawn(place, Arc::clone(&notice));
+        Self { jobs, notice }
+    }
+
+    /// Waits until the store has been opened.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    pub async fn ready(&self) -> Result<(), StoreError> {
+        self.write(Vec::new()).await
+    }
+
+    /// What the user should be told about how the store was opened, if anything.
+    #[must_use]
+    pub fn notice(&self) -> Option<String> {
+        self.notice.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// Stores all of `writes` or nothing, and returns once it is on disk.
+    ///
+    /// # Errors
+    /// When nothing was stored.
+    pub async fn write(&self, writes: Vec<Write>) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Job::Write(WriteJob { writes, reply }))?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Claims a session for this process, repairs what a dead process left open, and reads it.
+    /// `None` when there is no such session.
+    ///
+    /// Each tool call without a result gets one that says its effect is unknown, and running turns become
+    /// interrupted. A session that this store already holds and that has a running turn is only read.
+    ///
+    /// # Errors
+    /// [`StoreError::Owned`] when another live process holds it.
+    pub async fn open_session(&self, id: &str) -> Result<Option<LoadedSession>, StoreError> {
+        let id = id.to_owned();
+        self.call(move |db| claim::open_session(db, &id)).await
+    }
+
+    /// Reads a session without claiming or repairing it; `None` when there is no such session.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn load_session(&self, id: &str) -> Result<Option<LoadedSession>, StoreError> {
+        let id = id.to_owned();
+        self.call(move |db| read::load_session(&mut db.connection, &id)).await
+    }
+
+    /// One page of sessions, newest first, and the cursor of the next page if there is one.
+    ///
+    /// # Errors
+    /// [`StoreError::BadCursor`] when the cursor is not one of ours.
+    pub async fn list_sessions(&self, query: ListQuery) -> Result<(Vec<SessionRow>, Option<String>), StoreError> {
+        self.call(move |db| read::list_sessions(&db.connection, &query)).await
+    }
+
+    /// The messages that contain every word of `query`, best first. Any text is a valid query.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, StoreError> {
+        let query = query.to_owned();
+        self.call(move |db| search::search(&db.connection, &query, limit)).await
+    }
+
+    /// Deletes a session and all that belongs to it; an unknown id is fine.
+    ///
+    /// # Errors
+    /// [`StoreError::Owned`] when another live process holds it.
+    pub async fn delete(&self, id: &str) -> Result<(), StoreError> {
+        self.write(vec![Write::DeleteSession { id: id.to_owned() }]).await
+    }
+
+    /// Does what was asked before, gives up this store's sessions and closes the file. Later calls answer
+    /// [`StoreError::Closed`].
+    ///
+    /// # Errors
+    /// When the sessions could not be given up; the file is closed all the same.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Job::Close(reply))?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Db) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Job::Call(Box::new(move |db| drop(reply.send(db.and_then(work))))))?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    fn send(&self, job: Job) -> Result<(), StoreError> {
+        self.jobs.send(job).map_err(|_| StoreError::Closed)
+    }
+}
 
 /// What a session is, apart from its messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,3 +246,6 @@ pub struct ApprovalRow {
     /// What was remembered, in words; `None` when nothing was.
     pub remembered: Option<String>,
 }
+
+#[cfg(test)]
+mod tests;

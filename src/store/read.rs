@@ -1,0 +1,214 @@
+//! What is read: one session whole, or a page of the list.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::error::StoreError;
+use super::{SessionRow, StoredMessage, ToolCallRow, TurnRow, codec};
+use crate::message::{Message, Usage};
+
+/// Most sessions of one page, whatever was asked for.
+const MAX_PAGE: usize = 1000;
+
+/// A session with all that is needed to go on with it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadedSession {
+    /// The session.
+    pub row: SessionRow,
+    /// Its history; the results of a step stand in call order behind the message that asked for them.
+    pub messages: Vec<StoredMessage>,
+    /// Its tool calls in the order they were first stored.
+    pub tool_calls: Vec<ToolCallRow>,
+    /// Its turns, oldest first.
+    pub turns: Vec<TurnRow>,
+}
+
+/// Which sessions to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListQuery {
+    /// Only those with this working folder.
+    pub cwd: Option<String>,
+    /// Where the page before ended.
+    pub cursor: Option<String>,
+    /// Sessions of one page, 1 to 1,000.
+    pub limit: usize,
+}
+
+/// Reads a session from one snapshot.
+pub(super) fn load_session(connection: &mut Connection, id: &str) -> Result<Option<LoadedSession>, StoreError> {
+    let snapshot = connection.transaction()?;
+    read_session(&snapshot, id)
+}
+
+/// Reads a session inside the caller's transaction.
+pub(super) fn read_session(connection: &Connection, id: &str) -> Result<Option<LoadedSession>, StoreError> {
+    let row = connection
+        .prepare_cached(&format!("SELECT {SESSION_COLUMNS}, system_prompt FROM sessions WHERE id = ?1"))?
+        .query_row([id], |row| Ok(SessionRow { system_prompt: row.get(SYSTEM_PROMPT)?, ..session_row(row)? }))
+        .optional()?;
+    let Some(row) = row else { return Ok(None) };
+    let mut messages = read_messages(connection, id)?;
+    put_results_in_call_order(&mut messages);
+    let tool_calls = connection
+        .prepare_cached(
+            "SELECT id, turn_id, name, status, display FROM tool_calls WHERE session_id = ?1 ORDER BY rowid",
+        )?
+        .query_map([id], tool_call_row)?
+        .collect::<Result<_, _>>()?;
+    let turns = connection
+        .prepare_cached(
+            "SELECT session_id, id, status, exit_reason, steps, api_calls, input_tokens, output_tokens, cached_tokens,
+                 cache_write_tokens, reasoning_tokens, started_at_ms, ended_at_ms
+             FROM turns WHERE session_id = ?1 ORDER BY started_at_ms, rowid",
+        )?
+        .query_map([id], turn_row)?
+        .collect::<Result<_, _>>()?;
+    Ok(Some(LoadedSession { row, messages, tool_calls, turns }))
+}
+
+fn read_messages(connection: &Connection, id: &str) -> Result<Vec<StoredMessage>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, turn_id, role, tool_call_id, body, content FROM messages
+         WHERE session_id = ?1 AND active = 1 ORDER BY seq",
+    )?;
+    let rows = statement.query_map([id], |row| {
+        let role = row.get_ref(2)?.as_str()?;
+        let body = row.get_ref(4)?.as_str()?;
+        let content = || row.get(5).unwrap_or_default();
+        Ok(StoredMessage {
+            id: row.get(0)?,
+            turn_id: row.get(1)?,
+            message: codec::decode(body, role, content, row.get(3)?),
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Moves each tool result behind the message that asked for it, in call order. Results land in the order
+/// the tools end; everything else keeps its place.
+pub(super) fn put_results_in_call_order(messages: &mut Vec<StoredMessage>) {
+    let mut asked: HashMap<&str, (usize, usize)> = HashMap::new();
+    for (place, stored) in messages.iter().enumerate() {
+        if let Message::Assistant(assistant) = &stored.message {
+            for (index, call) in assistant.tool_calls.iter().enumerate() {
+                asked.insert(&call.id, (place, index + 1));
+            }
+        }
+    }
+    if asked.is_empty() {
+        return;
+    }
+    let places: Vec<(usize, usize)> = messages
+        .iter()
+        .enumerate()
+        .map(|(place, stored)| match &stored.message {
+            Message::Tool(result) => asked.get(result.tool_call_id.as_str()).copied().unwrap_or((place, 0)),
+            Message::User(_) | Message::Assistant(_) => (place, 0),
+        })
+        .collect();
+    if places.is_sorted() {
+        return;
+    }
+    let mut placed: Vec<_> = places.into_iter().zip(std::mem::take(messages)).collect();
+    placed.sort_by_key(|(place, _)| *place);
+    messages.extend(placed.into_iter().map(|(_, stored)| stored));
+}
+
+/// One page of the list and the next page's cursor.
+pub(super) fn list_sessions(
+    connection: &Connection,
+    query: &ListQuery,
+) -> Result<(Vec<SessionRow>, Option<String>), StoreError> {
+    let limit = query.limit.clamp(1, MAX_PAGE);
+    let (before_ms, before_id) = match &query.cursor {
+        Some(cursor) => decode_cursor(cursor).ok_or(StoreError::BadCursor)?,
+        None => (i64::MAX, String::new()),
+    };
+    let folder = if query.cwd.is_some() { "cwd = ?4 AND" } else { "?4 IS NULL AND" };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {SESSION_COLUMNS} FROM sessions WHERE {folder} (updated_at_ms, id) < (?1, ?2)
+         ORDER BY updated_at_ms DESC, id DESC LIMIT ?3"
+    ))?;
+    // One row more than the page tells whether there is a next one.
+    let rows = statement.query_map(
+        params![before_ms, before_id, i64::try_from(limit + 1).unwrap_or(i64::MAX), query.cwd],
+        session_row,
+    )?;
+    let mut page: Vec<SessionRow> = rows.collect::<Result<_, _>>()?;
+    let has_more = page.len() > limit;
+    page.truncate(limit);
+    let next = page.last().filter(|_| has_more).map(|row| encode_cursor(row.updated_at_ms, &row.id));
+    Ok((page, next))
+}
+
+/// `UPDATED_AT_MS:ID` in hexadecimal digits, so that nobody is tempted to build one.
+fn encode_cursor(updated_at_ms: i64, id: &str) -> String {
+    use std::fmt::Write as _;
+    format!("{updated_at_ms}:{id}").bytes().fold(String::new(), |mut hex, byte| {
+        write!(hex, "{byte:02x}").ok();
+        hex
+    })
+}
+
+fn decode_cursor(cursor: &str) -> Option<(i64, String)> {
+    let bytes: Option<Vec<u8>> = cursor
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok().filter(|text| text.len() == 2)?, 16).ok())
+        .collect();
+    let text = String::from_utf8(bytes?).ok()?;
+    let (updated_at_ms, id) = text.split_once(':')?;
+    Some((updated_at_ms.parse().ok()?, id.to_owned()))
+}
+
+/// The columns [`session_row`] reads, in its order.
+const SESSION_COLUMNS: &str = "id, parent_id, cwd, additional_roots, model, mode, title, created_at_ms, updated_at_ms";
+/// The column behind [`SESSION_COLUMNS`].
+const SYSTEM_PROMPT: usize = 9;
+
+fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
+    Ok(SessionRow {
+        id: row.get(0)?,
+        parent_id: row.get(1)?,
+        cwd: row.get(2)?,
+        additional_roots: serde_json::from_str(row.get_ref(3)?.as_str()?).unwrap_or_default(),
+        model: row.get(4)?,
+        mode: row.get(5)?,
+        title: row.get(6)?,
+        system_prompt: None,
+        created_at_ms: row.get(7)?,
+        updated_at_ms: row.get(8)?,
+    })
+}
+
+fn tool_call_row(row: &Row<'_>) -> rusqlite::Result<ToolCallRow> {
+    Ok(ToolCallRow {
+        id: row.get(0)?,
+        turn_id: row.get(1)?,
+        name: row.get(2)?,
+        status: row.get(3)?,
+        display: serde_json::from_str(row.get_ref(4)?.as_str()?).unwrap_or_default(),
+    })
+}
+
+fn turn_row(row: &Row<'_>) -> rusqlite::Result<TurnRow> {
+    let count = |column| row.get::<_, i64>(column).map(|value| u64::try_from(value).unwrap_or(0));
+    Ok(TurnRow {
+        session_id: row.get(0)?,
+        id: row.get(1)?,
+        status: row.get(2)?,
+        exit_reason: row.get(3)?,
+        steps: row.get(4)?,
+        api_calls: row.get(5)?,
+        usage: Usage {
+            input_tokens: count(6)?,
+            output_tokens: count(7)?,
+            cached_tokens: count(8)?,
+            cache_write_tokens: count(9)?,
+            reasoning_tokens: count(10)?,
+        },
+        started_at_ms: row.get(11)?,
+        ended_at_ms: row.get(12)?,
+    })
+}

@@ -1,0 +1,200 @@
+//! The thread that owns the connection, and the group commit.
+
+use std::collections::HashSet;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use super::claim::{self, Owner};
+use super::error::StoreError;
+use super::file::{self, Place};
+use super::write::{self, Write};
+
+/// Most jobs of one transaction: bounds what the first of them waits for.
+const MAX_GROUP: usize = 512;
+
+type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+type Call = Box<dyn FnOnce(Result<&mut Db, StoreError>) + Send>;
+
+/// Something for the thread to do.
+pub(super) enum Job {
+    /// Changes, committed together with others that wait.
+    Write(WriteJob),
+    /// Anything else.
+    Call(Call),
+    /// The last job.
+    Close(Answer<()>),
+}
+
+/// Changes that are stored all or none.
+pub(super) struct WriteJob {
+    pub(super) writes: Vec<Write>,
+    pub(super) reply: Answer<()>,
+}
+
+impl WriteJob {
+    fn answer(self, result: Result<(), StoreError>) {
+        // Nobody may be waiting any more; what was done is done.
+        drop(self.reply.send(result));
+    }
+}
+
+/// The open store.
+#[derive(Debug)]
+pub(super) struct Db {
+    pub(super) connection: Connection,
+    /// Why writes are refused, if so.
+    pub(super) read_only: Option<StoreError>,
+    pub(super) me: Owner,
+    /// The sessions this store has open.
+    pub(super) claims: HashSet<String>,
+}
+
+/// Starts the thread. It ends after [`Job::Close`] or when the last sender is gone.
+pub(super) fn spawn(place: Place, notice: Arc<Mutex<Option<String>>>) -> Sender<Job> {
+    let (sender, jobs) = mpsc::channel();
+    let keeper = Keeper { place, notice, db: None };
+    let spawned = std::thread::Builder::new().name("turnd-store".to_owned()).spawn(move || keeper.run(&jobs));
+    if let Err(error) = spawned {
+        // The receiver is gone with the closure, so every call answers that the store is closed.
+        tracing::error!(%error, "cannot start the store's thread");
+    }
+    sender
+}
+
+struct Keeper {
+    place: Place,
+    notice: Arc<Mutex<Option<String>>>,
+    db: Option<Db>,
+}
+
+impl Keeper {
+    fn run(mut self, jobs: &Receiver<Job>) {
+        // Opened before the first job asks for it, so that it overlaps with the rest of the start.
+        if let Err(error) = self.db() {
+            tracing::warn!(%error, "the store cannot be opened; the next call tries again");
+        }
+        let mut next = None;
+        while let Some(job) = next.take().or_else(|| jobs.recv().ok()) {
+            match job {
+                Job::Write(first) => {
+                    let group = gather(first, jobs, &mut next);
+                    self.commit(group);
+                }
+                Job::Call(call) => call(self.db()),
+                Job::Close(reply) => {
+                    drop(reply.send(self.close()));
+                    return;
+                }
+            }
+        }
+        if let Err(error) = self.close() {
+            tracing::warn!(%error, "the store was not closed cleanly");
+        }
+    }
+
+    /// The open store; tries to open it when it is not.
+    fn db(&mut self) -> Result<&mut Db, StoreError> {
+        if self.db.is_none() {
+            let opened = file::open(&self.place)?;
+            if opened.notice.is_some() {
+                *self.notice.lock().unwrap_or_else(PoisonError::into_inner) = opened.notice;
+            }
+            let db = Db {
+                connection: opened.connection,
+                read_only: opened.read_only,
+                me: Owner::current(),
+                claims: HashSet::new(),
+            };
+            return Ok(self.db.insert(db));
+        }
+        self.db.as_mut().ok_or(StoreError::Closed)
+    }
+
+    fn commit(&mut self, group: Vec<WriteJob>) {
+        let db = match self.db().and_then(|db| db.read_only.clone().map_or(Ok(db), Err)) {
+            Ok(db) => db,
+            Err(error) => return group.into_iter().for_each(|job| job.answer(Err(error.clone()))),
+        };
+        match db.commit(&group) {
+            Ok(results) => group.into_iter().zip(results).for_each(|(job, result)| job.answer(result)),
+            // The whole transaction is lost. Alone, each job fails for its own reasons only.
+            Err(_) if group.len() > 1 => {
+                for job in group {
+                    let result =
+                        db.commit(std::slice::from_ref(&job)).and_then(|results| results.into_iter().collect());
+                    job.answer(result);
+                }
+            }
+            Err(error) => group.into_iter().for_each(|job| job.answer(Err(error.clone()))),
+        }
+    }
+
+    fn close(&mut self) -> Result<(), StoreError> {
+        let Some(mut db) = self.db.take() else { return Ok(()) };
+        let released = claim::release_all(&mut db.connection, &db.me, &db.claims);
+        // Closing the last connection of a file writes the WAL back and removes it.
+        let closed = db.connection.close().map_err(|(_, error)| error.into());
+        released.and(closed)
+    }
+}
+
+/// The first job and the writes that wait behind it; the first other job is put into `next`.
+fn gather(first: WriteJob, jobs: &Receiver<Job>, next: &mut Option<Job>) -> Vec<WriteJob> {
+    let mut group = vec![first];
+    while group.len() < MAX_GROUP {
+        match jobs.try_recv() {
+            Ok(Job::Write(job)) => group.push(job),
+            Ok(other) => {
+                *next = Some(other);
+                break;
+            }
+            Err(_) => break,
+        }
+    }
+    group
+}
+
+impl Db {
+    /// Commits the jobs in one transaction, each in its own savepoint. An error means that nothing at all
+    /// was stored.
+    fn commit(&mut self, group: &[WriteJob]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        if group.iter().all(|job| job.writes.is_empty()) {
+            return Ok(vec![Ok(()); group.len()]);
+        }
+        // Immediate: a deferred transaction that has read cannot wait for the write lock of another process.
+        let mut transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut results = Vec::with_capacity(group.len());
+        for job in group {
+            let mut savepoint = transaction.savepoint()?;
+            let applied = job.writes.iter().try_for_each(|write| write::apply(&savepoint, &self.me, write));
+            match &applied {
+                Ok(()) => savepoint.commit()?,
+                // A full disk or an I/O error ends the whole transaction by itself.
+                Err(error) if savepoint.is_autocommit() => return Err(error.clone()),
+                Err(_) => {
+                    savepoint.rollback()?;
+                    savepoint.commit()?;
+                }
+            }
+            results.push(applied);
+        }
+        transaction.commit()?;
+        for (job, result) in group.iter().zip(&results) {
+            if result.is_ok() {
+                job.writes.iter().for_each(|write| self.note_claim(write));
+            }
+        }
+        Ok(results)
+    }
+
+    fn note_claim(&mut self, write: &Write) {
+        match write {
+            Write::CreateSession(row) => drop(self.claims.insert(row.id.clone())),
+            Write::DeleteSession { id } | Write::ReleaseSession { id } => drop(self.claims.remove(id)),
+            _ => {}
+        }
+    }
+}
