@@ -30,7 +30,8 @@ impl Owner {
         Self::of(std::process::id())
     }
 
-    fn of(pid: u32) -> Self {
+    /// The process that has this pid now.
+    pub(super) fn of(pid: u32) -> Self {
         let start = start_time(pid).unwrap_or_default();
         Self { pid, text: format!("{pid}:{start}:{}", boot_id()) }
     }

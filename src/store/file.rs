@@ -2,9 +2,9 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
@@ -15,6 +15,8 @@ use crate::clock;
 /// How long a statement waits for another process's lock before it answers busy. Transactions here are
 /// short (milliseconds), so five seconds mean that the other process is stuck.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+const FILE_NAME: &str = "sessions.db";
 
 /// Where the store lives.
 #[derive(Clone, Debug)]
@@ -42,37 +44,48 @@ pub(super) fn open(place: &Place) -> Result<Opened, StoreError> {
         Place::Memory => {
             let mut connection = Connection::open_in_memory()?;
             connection.pragma_update(None, "foreign_keys", true)?;
-            schema::migrate(&mut connection)?;
+            schema::migrate(&mut connection, schema::MIGRATIONS)?;
             return Ok(Opened { connection, read_only: None, notice: None });
         }
         Place::Home(home) => home,
     };
     DirBuilder::new().recursive(true).mode(0o700).create(home)?;
-    let path = home.join("sessions.db");
-    match open_file(&path) {
+    let path = home.join(FILE_NAME);
+    match open_file(&path, schema::MIGRATIONS) {
         Err(StoreError::Corrupt(why)) => replace_damaged(home, &path, &why),
         opened => opened,
     }
 }
 
-fn open_file(path: &Path) -> Result<Opened, StoreError> {
+/// A file's device and inode.
+pub(super) type FileId = (u64, u64);
+
+/// The file that is at the store's path now; `None` when there is none.
+pub(super) fn identity(place: &Place) -> Option<FileId> {
+    let Place::Home(home) = place else { return None };
+    let metadata = std::fs::metadata(home.join(FILE_NAME)).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// Opens the file and brings it to the schema that `migrations` lead to.
+pub(super) fn open_file(path: &Path, migrations: &[&str]) -> Result<Opened, StoreError> {
     make_private(path)?;
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let (found, known) = (schema::found(&connection)?, schema::newest());
+    let (found, known) = (schema::found(&connection)?, schema::newest(migrations));
     if found > known {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         return Ok(Opened { connection, read_only: Some(StoreError::NewerVersion { found, known }), notice: None });
     }
     // WAL lets readers and the writer of two processes work side by side; FULL makes each commit wait for
     // the disk, so that an acknowledged message survives a power loss.
-    connection.pragma_update(None, "journal_mode", "wal")?;
+    use_wal(&connection)?;
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     if found < known {
         if found > 0 {
             back_up(&connection, path, found)?;
         }
-        schema::migrate(&mut connection)?;
+        schema::migrate(&mut connection, migrations)?;
     }
     Ok(Opened { connection, read_only: None, notice: None })
 }
@@ -82,6 +95,17 @@ fn connect(path: &Path, mode: OpenFlags) -> Result<Connection, StoreError> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
+}
+
+fn use_wal(connection: &Connection) -> Result<(), StoreError> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        // SQLite does not wait when two processes change the mode of a new file at once.
+        match connection.pragma_update(None, "journal_mode", "wal").map_err(StoreError::from) {
+            Err(StoreError::Busy) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+            done => return done,
+        }
+    }
 }
 
 /// Makes the file when it is missing, and readable by nobody else whatever the umask. SQLite gives the
@@ -108,7 +132,7 @@ fn replace_damaged(home: &Path, path: &Path, why: &str) -> Result<Opened, StoreE
     // Two processes may find the damage at once; the second must not move the first one's new file.
     let lock = File::open(home)?;
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).map_err(io::Error::from)?;
-    match open_file(path) {
+    match open_file(path, schema::MIGRATIONS) {
         Err(StoreError::Corrupt(_)) => {}
         opened => return opened,
     }
@@ -120,7 +144,7 @@ fn replace_damaged(home: &Path, path: &Path, why: &str) -> Result<Opened, StoreE
             _ => {}
         }
     }
-    let opened = open_file(path)?;
+    let opened = open_file(path, schema::MIGRATIONS)?;
     let notice = format!(
         "The session store was damaged ({why}). It was kept as {} and a new one was begun.",
         beside(path, &aside).display()

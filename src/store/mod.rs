@@ -150,7 +150,11 @@ impl Store {
         work: impl FnOnce(&mut Db) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.send(Job::Call(Box::new(move |db| drop(reply.send(db.and_then(work))))))?;
+        let run = move |db: &mut Db| {
+            // A schema that is too new explains whatever failed better than the failure does.
+            work(db).map_err(|error| db.read_only.clone().unwrap_or(error))
+        };
+        self.send(Job::Call(Box::new(move |db| drop(reply.send(db.and_then(run))))))?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -245,6 +249,21 @@ pub struct ApprovalRow {
     pub outcome: String,
     /// What was remembered, in words; `None` when nothing was.
     pub remembered: Option<String>,
+}
+
+/// What one model was used for in a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UsageRow {
+    /// The provider.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// Model calls.
+    pub calls: u64,
+    /// Their tokens.
+    pub usage: Usage,
+    /// Millionths of a US dollar; `None` when no price is known.
+    pub cost_micros: Option<u64>,
 }
 
 #[cfg(test)]

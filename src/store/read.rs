@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::error::StoreError;
-use super::{SessionRow, StoredMessage, ToolCallRow, TurnRow, codec};
+use super::{ApprovalRow, SessionRow, StoredMessage, ToolCallRow, TurnRow, UsageRow, codec};
 use crate::message::{Message, Usage};
 
 /// Most sessions of one page, whatever was asked for.
@@ -22,6 +22,10 @@ pub struct LoadedSession {
     pub tool_calls: Vec<ToolCallRow>,
     /// Its turns, oldest first.
     pub turns: Vec<TurnRow>,
+    /// The decisions about its tool calls, oldest first.
+    pub approvals: Vec<ApprovalRow>,
+    /// Its tokens, one row for each provider and model.
+    pub usage: Vec<UsageRow>,
 }
 
 /// Which sessions to list.
@@ -50,21 +54,47 @@ pub(super) fn read_session(connection: &Connection, id: &str) -> Result<Option<L
     let Some(row) = row else { return Ok(None) };
     let mut messages = read_messages(connection, id)?;
     put_results_in_call_order(&mut messages);
-    let tool_calls = connection
-        .prepare_cached(
+    Ok(Some(LoadedSession {
+        row,
+        messages,
+        tool_calls: rows_of(
+            connection,
+            id,
             "SELECT id, turn_id, name, status, display FROM tool_calls WHERE session_id = ?1 ORDER BY rowid",
-        )?
-        .query_map([id], tool_call_row)?
-        .collect::<Result<_, _>>()?;
-    let turns = connection
-        .prepare_cached(
-            "SELECT session_id, id, status, exit_reason, steps, api_calls, input_tokens, output_tokens, cached_tokens,
-                 cache_write_tokens, reasoning_tokens, started_at_ms, ended_at_ms
+            tool_call_row,
+        )?,
+        turns: rows_of(
+            connection,
+            id,
+            "SELECT session_id, id, status, exit_reason, steps, api_calls, started_at_ms, ended_at_ms, input_tokens,
+                 output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens
              FROM turns WHERE session_id = ?1 ORDER BY started_at_ms, rowid",
-        )?
-        .query_map([id], turn_row)?
-        .collect::<Result<_, _>>()?;
-    Ok(Some(LoadedSession { row, messages, tool_calls, turns }))
+            turn_row,
+        )?,
+        approvals: rows_of(
+            connection,
+            id,
+            "SELECT tool_call_id, turn_id, outcome, remembered FROM approvals WHERE session_id = ?1 ORDER BY id",
+            approval_row,
+        )?,
+        usage: rows_of(
+            connection,
+            id,
+            "SELECT provider, model, calls, cost_micros, input_tokens, output_tokens, cached_tokens,
+                 cache_write_tokens, reasoning_tokens
+             FROM usage WHERE session_id = ?1 ORDER BY rowid",
+            usage_row,
+        )?,
+    }))
+}
+
+fn rows_of<T>(
+    connection: &Connection,
+    session_id: &str,
+    sql: &str,
+    row: fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, StoreError> {
+    Ok(connection.prepare_cached(sql)?.query_map([session_id], row)?.collect::<Result<_, _>>()?)
 }
 
 fn read_messages(connection: &Connection, id: &str) -> Result<Vec<StoredMessage>, StoreError> {
@@ -193,7 +223,6 @@ fn tool_call_row(row: &Row<'_>) -> rusqlite::Result<ToolCallRow> {
 }
 
 fn turn_row(row: &Row<'_>) -> rusqlite::Result<TurnRow> {
-    let count = |column| row.get::<_, i64>(column).map(|value| u64::try_from(value).unwrap_or(0));
     Ok(TurnRow {
         session_id: row.get(0)?,
         id: row.get(1)?,
@@ -201,14 +230,37 @@ fn turn_row(row: &Row<'_>) -> rusqlite::Result<TurnRow> {
         exit_reason: row.get(3)?,
         steps: row.get(4)?,
         api_calls: row.get(5)?,
-        usage: Usage {
-            input_tokens: count(6)?,
-            output_tokens: count(7)?,
-            cached_tokens: count(8)?,
-            cache_write_tokens: count(9)?,
-            reasoning_tokens: count(10)?,
-        },
-        started_at_ms: row.get(11)?,
-        ended_at_ms: row.get(12)?,
+        started_at_ms: row.get(6)?,
+        ended_at_ms: row.get(7)?,
+        usage: usage(row, 8)?,
     })
+}
+
+fn approval_row(row: &Row<'_>) -> rusqlite::Result<ApprovalRow> {
+    Ok(ApprovalRow { tool_call_id: row.get(0)?, turn_id: row.get(1)?, outcome: row.get(2)?, remembered: row.get(3)? })
+}
+
+fn usage_row(row: &Row<'_>) -> rusqlite::Result<UsageRow> {
+    Ok(UsageRow {
+        provider: row.get(0)?,
+        model: row.get(1)?,
+        calls: count(row, 2)?,
+        cost_micros: row.get::<_, Option<i64>>(3)?.map(|cost| u64::try_from(cost).unwrap_or(0)),
+        usage: usage(row, 4)?,
+    })
+}
+
+/// The five token columns from `first` on.
+fn usage(row: &Row<'_>, first: usize) -> rusqlite::Result<Usage> {
+    Ok(Usage {
+        input_tokens: count(row, first)?,
+        output_tokens: count(row, first + 1)?,
+        cached_tokens: count(row, first + 2)?,
+        cache_write_tokens: count(row, first + 3)?,
+        reasoning_tokens: count(row, first + 4)?,
+    })
+}
+
+fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
 }

@@ -7,14 +7,10 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::error::StoreError;
 
 /// The steps from an empty file to the newest schema; step `n` (from 1) leaves `user_version` at `n`.
-const MIGRATIONS: &[&str] = &[include_str!("schema/0001_begin.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[include_str!("schema/0001_begin.sql")];
 
-/// The newest schema this program knows.
-pub(super) fn newest() -> i64 {
-    version_of(MIGRATIONS)
-}
-
-fn version_of(migrations: &[&str]) -> i64 {
+/// The schema that `migrations` lead to.
+pub(super) fn newest(migrations: &[&str]) -> i64 {
     i64::try_from(migrations.len()).unwrap_or(i64::MAX)
 }
 
@@ -24,15 +20,10 @@ pub(super) fn found(connection: &Connection) -> Result<i64, StoreError> {
 }
 
 /// Brings the file to the newest schema in one transaction.
-pub(super) fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
-    migrate_with(connection, MIGRATIONS)
-}
-
-fn migrate_with(connection: &mut Connection, migrations: &[&str]) -> Result<(), StoreError> {
+pub(super) fn migrate(connection: &mut Connection, migrations: &[&str]) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have migrated while this one waited for the lock.
-    let found = found(&transaction)?;
-    let known = version_of(migrations);
+    let (found, known) = (found(&transaction)?, newest(migrations));
     if found > known {
         return Err(StoreError::NewerVersion { found, known });
     }

@@ -3,7 +3,11 @@
 use super::*;
 use crate::message::{AssistantMessage, Effect, Part, ToolCall, ToolResult};
 
+mod disk;
 mod history;
+mod list;
+mod search;
+mod sharing;
 
 pub(super) fn session(id: &str) -> SessionRow {
     SessionRow {

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::claim::{self, Owner};
 use super::error::StoreError;
-use super::file::{self, Place};
+use super::file::{self, FileId, Place};
 use super::write::{self, Write};
 
 /// Most jobs of one transaction: bounds what the first of them waits for.
@@ -47,9 +47,14 @@ pub(super) struct Db {
     pub(super) connection: Connection,
     /// Why writes are refused, if so.
     pub(super) read_only: Option<StoreError>,
+    /// Which file it is.
+    file: Option<FileId>,
     pub(super) me: Owner,
     /// The sessions this store has open.
     pub(super) claims: HashSet<String>,
+    /// Transactions of writes so far.
+    #[cfg(test)]
+    pub(super) commits: usize,
 }
 
 /// Starts the thread. It ends after [`Job::Close`] or when the last sender is gone.
@@ -95,8 +100,13 @@ impl Keeper {
         }
     }
 
-    /// The open store; tries to open it when it is not.
+    /// The open store; tries to open it when it is not, or when its file is no longer the one at its path:
+    /// what is written to a removed file would be acknowledged and lost.
     fn db(&mut self) -> Result<&mut Db, StoreError> {
+        if self.db.as_ref().is_some_and(|db| db.file != file::identity(&self.place)) {
+            tracing::warn!("the store's file was removed or replaced; it is opened anew");
+            self.db = None;
+        }
         if self.db.is_none() {
             let opened = file::open(&self.place)?;
             if opened.notice.is_some() {
@@ -105,8 +115,11 @@ impl Keeper {
             let db = Db {
                 connection: opened.connection,
                 read_only: opened.read_only,
+                file: file::identity(&self.place),
                 me: Owner::current(),
                 claims: HashSet::new(),
+                #[cfg(test)]
+                commits: 0,
             };
             return Ok(self.db.insert(db));
         }
@@ -120,8 +133,9 @@ impl Keeper {
         };
         match db.commit(&group) {
             Ok(results) => group.into_iter().zip(results).for_each(|(job, result)| job.answer(result)),
-            // The whole transaction is lost. Alone, each job fails for its own reasons only.
-            Err(_) if group.len() > 1 => {
+            // The whole transaction is lost. Alone, each job fails for its own reasons only; but each would
+            // wait as long for a lock that another process does not give up.
+            Err(error) if group.len() > 1 && error != StoreError::Busy => {
                 for job in group {
                     let result =
                         db.commit(std::slice::from_ref(&job)).and_then(|results| results.into_iter().collect());
@@ -182,6 +196,10 @@ impl Db {
             results.push(applied);
         }
         transaction.commit()?;
+        #[cfg(test)]
+        {
+            self.commits += 1;
+        }
         for (job, result) in group.iter().zip(&results) {
             if result.is_ok() {
                 job.writes.iter().for_each(|write| self.note_claim(write));

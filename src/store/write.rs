@@ -151,8 +151,8 @@ fn update_session(connection: &Connection, write: &Write) -> Result<(), StoreErr
 
 /// The place behind the last message of a session.
 pub(super) fn next_place(connection: &Connection, session_id: &str) -> Result<i64, StoreError> {
-    let mut statement = connection
-        .prepare_cached("SELECT coalesce(max(seq), 0) + 1 FROM messages WHERE session_id = ?1 AND active = 1")?;
+    let mut statement =
+        connection.prepare_cached("SELECT coalesce(max(seq), 0) + 1 FROM messages WHERE session_id = ?1")?;
     Ok(statement.query_row([session_id], |row| row.get(0))?)
 }
 

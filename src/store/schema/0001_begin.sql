@@ -1,3 +1,4 @@
+-- Facts about the file itself.
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
@@ -33,13 +34,11 @@ CREATE TABLE messages (
     body          TEXT NOT NULL,        -- the whole message as JSON, {"v": 1, "role": ...}
     content       TEXT NOT NULL         -- its plain text
 ) STRICT;
-CREATE UNIQUE INDEX messages_by_place ON messages (session_id, seq) WHERE active = 1;
-CREATE INDEX messages_by_session ON messages (session_id);
-CREATE INDEX messages_by_call ON messages (session_id, tool_call_id) WHERE tool_call_id IS NOT NULL;
+CREATE INDEX messages_by_place ON messages (session_id, seq);
 
--- Indexes only, without a copy of the text; the second one holds rows with CJK text, which has no spaces.
+-- Indexes only, without a copy of the text; the second one holds rows with text of scripts without spaces.
 CREATE VIRTUAL TABLE messages_words USING fts5 (content, content = '', contentless_delete = 1, tokenize = 'unicode61');
-CREATE VIRTUAL TABLE messages_cjk USING fts5 (content, content = '', contentless_delete = 1, tokenize = 'trigram');
+CREATE VIRTUAL TABLE messages_trigrams USING fts5 (content, content = '', contentless_delete = 1, tokenize = 'trigram');
 
 CREATE TABLE turns (
     session_id         TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
