@@ -59,6 +59,8 @@ pub struct ServerQuirks {
     pub reasoning_effort: bool,
     /// Send cache markers (Messages) or a cache key (OpenAI).
     pub prompt_cache: bool,
+    /// How long a marked prefix is kept (Messages).
+    pub cache_ttl: CacheTtl,
     /// The role of the system prompt.
     pub system_role: SystemRole,
     /// Where pictures of a tool result go.
@@ -79,6 +81,7 @@ impl Default for ServerQuirks {
             parallel_tool_calls: false,
             reasoning_effort: false,
             prompt_cache: false,
+            cache_ttl: CacheTtl::FiveMinutes,
             system_role: SystemRole::System,
             tool_images: ToolImages::UserMessage,
             tool_call_extra: false,
@@ -173,6 +176,16 @@ pub enum ToolCallIds {
     Any,
     /// Nine letters and digits (Mistral); others are replaced by a hash of them.
     NineAlphanumeric,
+}
+
+/// How long a marked prefix is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheTtl {
+    /// Five minutes from the last use; writing costs a quarter more than reading nothing.
+    #[default]
+    FiveMinutes,
+    /// One hour; writing costs twice as much, for sessions with long pauses.
+    OneHour,
 }
 
 /// How long each wait of one call may take.

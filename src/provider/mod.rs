@@ -3,8 +3,6 @@
 //! The decoders and encoders are pure; `http` is the only place that opens connections.
 //! Recovery (retry, credential refresh, fallback) is decided here as data and carried out by the turn.
 
-pub mod normalize;
-
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -12,13 +10,21 @@ use serde::{Deserialize, Serialize};
 use crate::message::{AssistantMessage, Message, Usage};
 use crate::tool::ToolSpec;
 
+pub mod anthropic_messages;
 pub mod chat_completions;
 pub mod credentials;
 pub mod decoder;
+mod draft;
 pub mod endpoint;
+#[cfg(test)]
+mod golden_tests;
 pub mod json;
+mod loose;
+pub mod normalize;
+mod schema;
 pub mod scripted;
 pub mod sse;
+mod think;
 
 pub use decoder::{DecodeError, Decoder};
 pub use endpoint::Endpoint;

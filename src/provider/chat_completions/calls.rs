@@ -5,10 +5,10 @@
 //! the call it names; it begins a new one when it brings a name and what it names is another or already whole.
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use super::wire::{CallDelta, FunctionDelta, is_complete_json};
 use crate::message::ToolCall;
+use crate::provider::draft::settle_ids;
 use crate::provider::json::{HalfJoiner, JsonReader, without_halves};
 
 /// The most calls one answer may have; far above what any model asks for.
@@ -133,16 +133,12 @@ impl Calls {
     /// The calls, each with an id that no other has. Calls without a name stay: the model is told about them.
     pub(super) fn finish(self) -> Vec<ToolCall> {
         let mut calls: Vec<ToolCall> = Vec::with_capacity(self.slots.len());
-        for (position, mut slot) in self.slots.into_iter().enumerate() {
+        for mut slot in self.slots {
             slot.arguments.push_str(slot.joiner.finish());
-            let arguments = repair_halves(slot.arguments);
-            let mut id = if slot.id.is_empty() { made_up_id(position, &slot.name, &arguments) } else { slot.id };
-            if calls.iter().any(|call| call.id == id) {
-                id =
-                    (2..).map(|n| format!("{id}_{n}")).find(|id| calls.iter().all(|call| call.id != *id)).unwrap_or(id);
-            }
-            calls.push(ToolCall { id, name: without_halves(&slot.name).into_owned(), arguments, extra: slot.extra });
+            let (name, arguments) = (without_halves(&slot.name).into_owned(), repair_halves(slot.arguments));
+            calls.push(ToolCall { id: slot.id, name, arguments, extra: slot.extra });
         }
+        settle_ids(&mut calls);
         calls
     }
 }
@@ -156,13 +152,6 @@ fn repair_halves(arguments: String) -> String {
         Ok(value) => without_halves(&value.to_string()).into_owned(),
         Err(_) => arguments,
     }
-}
-
-/// The same call in the same place gets the same id, so that a repeated answer is byte-identical.
-fn made_up_id(position: usize, name: &str, arguments: &str) -> String {
-    let digest = Sha256::digest(format!("{position}\0{name}\0{arguments}"));
-    let hex: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    format!("call_{hex}")
 }
 
 #[cfg(test)]

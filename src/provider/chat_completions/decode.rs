@@ -4,11 +4,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::calls::Calls;
-use super::think::{Kind, ThinkSplitter};
 use super::wire::{Choice, Chunk, Content, Delta, usage};
 use crate::message::{AssistantMessage, FinishReason, NativeItems, Usage};
-use crate::provider::decoder::{emit_reasoning, emit_text};
+use crate::provider::draft::Written;
 use crate::provider::json::{HalfJoiner, JsonReader, without_halves};
+use crate::provider::think::ThinkSplitter;
 use crate::provider::{ApiMode, DecodeError, Decoder, ModelEvent, ModelReply, SseEvent};
 
 /// Decodes one answer.
@@ -35,15 +35,6 @@ struct Answer {
     finish: Option<FinishReason>,
     had_choice: bool,
     is_done: bool,
-}
-
-/// The texts of the answer, and what was told about them.
-#[derive(Debug, Default)]
-struct Written {
-    text: String,
-    reasoning: String,
-    /// What a block inside the visible text said so far, while it only repeats the reasoning.
-    echo: Option<String>,
 }
 
 /// Where reasoning comes in.
@@ -238,53 +229,6 @@ impl Answer {
         written.think(thought_joiner.finish(), out);
         written.flush_echo(out);
     }
-}
-
-impl Written {
-    fn take(&mut self, kind: Kind, piece: &str, out: &mut Vec<ModelEvent>) {
-        match kind {
-            Kind::Text => {
-                self.flush_echo(out);
-                self.text.push_str(piece);
-                emit_text(out, piece);
-            }
-            Kind::Thought => self.think_in_text(piece, out),
-        }
-    }
-
-    fn think(&mut self, piece: &str, out: &mut Vec<ModelEvent>) {
-        self.reasoning.push_str(piece);
-        emit_reasoning(out, piece);
-    }
-
-    /// Some servers send reasoning in its own field and then once more in a block; the second time is dropped.
-    fn think_in_text(&mut self, piece: &str, out: &mut Vec<ModelEvent>) {
-        let is_first = self.echo.is_none();
-        if is_first && self.reasoning.is_empty() {
-            return self.think(piece, out);
-        }
-        let mut echo = self.echo.take().unwrap_or_default();
-        echo.push_str(piece);
-        let repeats = starts_with_words(&self.reasoning, &echo);
-        self.echo = Some(echo);
-        if !repeats {
-            self.flush_echo(out);
-        }
-    }
-
-    fn flush_echo(&mut self, out: &mut Vec<ModelEvent>) {
-        if let Some(echo) = self.echo.take()
-            && !starts_with_words(&self.reasoning, &echo)
-        {
-            self.think(&echo, out);
-        }
-    }
-}
-
-/// True when `whole` begins with `start`, blanks aside.
-fn starts_with_words(whole: &str, start: &str) -> bool {
-    let mut whole = whole.chars().filter(|character| !character.is_whitespace());
-    start.chars().filter(|character| !character.is_whitespace()).all(|character| whole.next() == Some(character))
 }
 
 #[derive(serde::Deserialize)]

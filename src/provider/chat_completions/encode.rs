@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::message::{AssistantMessage, Message, Part, ToolCall, ToolResult, UserMessage, plain_text};
 use crate::provider::endpoint::{EmptyContent, MaxTokensField, ReasoningReplay, ToolCallIds, ToolImages};
+use crate::provider::schema::without_patterns;
 use crate::provider::{ApiMode, Endpoint, ModelRequest};
 use crate::tool::ToolSpec;
 
@@ -134,25 +135,10 @@ struct WireCallFunction<'a> {
 }
 
 fn tool<'a>(endpoint: &Endpoint, spec: &'a ToolSpec) -> WireTool<'a> {
-    let mut parameters = Cow::Borrowed(&spec.parameters);
-    if endpoint.adjustments.strip_schema_patterns {
-        strip_patterns(parameters.to_mut());
-    }
+    let parameters = without_patterns(&spec.parameters, &endpoint.adjustments);
     WireTool {
         r#type: "function",
         function: WireFunction { name: &spec.name, description: &spec.description, parameters },
-    }
-}
-
-/// Removes the keywords that grammar compilers of small servers refuse. Properties of these names stay.
-fn strip_patterns(schema: &mut Value) {
-    match schema {
-        Value::Object(map) => {
-            map.retain(|name, value| !(value.is_string() && matches!(name.as_str(), "pattern" | "format")));
-            map.values_mut().for_each(strip_patterns);
-        }
-        Value::Array(items) => items.iter_mut().for_each(strip_patterns),
-        _ => {}
     }
 }
 

@@ -5,7 +5,6 @@
 mod calls;
 mod decode;
 mod encode;
-mod think;
 mod wire;
 
 use crate::provider::{Decoder, Endpoint};

@@ -11,6 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::message::Usage;
+use crate::provider::loose::Loose;
 
 /// One chunk of a stream, or a whole answer.
 #[derive(Debug, Default, serde::Deserialize)]
@@ -84,17 +85,6 @@ pub(super) struct FunctionDelta<'a> {
     pub(super) name: Loose<'a>,
     #[serde(borrow)]
     pub(super) arguments: Loose<'a>,
-}
-
-/// A text, whatever its JSON type: numbers and booleans as written, objects and lists as JSON text, null as
-/// nothing.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Loose<'a>(pub(super) Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Loose<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextVisitor).map(Self)
-    }
 }
 
 /// The text of a `content` field: a string, a list of parts, or nothing.
@@ -193,54 +183,6 @@ impl<'de> Visitor<'de> for ContentVisitor {
         let mut content = Content::default();
         content.add_part(&part);
         Ok(content)
-    }
-}
-
-struct TextVisitor;
-
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("any value")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(""))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(if value { "true" } else { "false" }))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(value.to_string()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(value.to_string()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(value.to_string()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<Self::Value, A::Error> {
-        let value = Value::deserialize(serde::de::value::SeqAccessDeserializer::new(parts))?;
-        Ok(Cow::Owned(value.to_string()))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        let value = Value::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
-        Ok(Cow::Owned(value.to_string()))
     }
 }
 

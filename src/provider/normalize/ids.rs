@@ -17,8 +17,6 @@ enum Rule {
     Word64,
     /// Anything that is not blank, at most 40 characters (OpenAI's chat completions).
     Any40,
-    /// Exactly nine letters or digits (Mistral).
-    Nine,
     /// Anything that is not blank. Some servers keep data of their own in long ids.
     Any,
 }
@@ -28,7 +26,6 @@ impl Rule {
         match (target.api_mode, target.provider) {
             (ApiMode::AnthropicMessages | ApiMode::CodexResponses, _) => Self::Word64,
             (_, "openai") => Self::Any40,
-            (_, "mistral") => Self::Nine,
             _ => Self::Any,
         }
     }
@@ -37,7 +34,6 @@ impl Rule {
         match self {
             Self::Word64 => !id.is_empty() && id.len() <= 64 && id.chars().all(is_word),
             Self::Any40 => !id.trim().is_empty() && id.chars().count() <= 40,
-            Self::Nine => id.len() == 9 && id.chars().all(|character| character.is_ascii_alphanumeric()),
             Self::Any => !id.trim().is_empty(),
         }
     }
@@ -48,7 +44,6 @@ impl Rule {
             return id.into();
         }
         match self {
-            Self::Nine => nine(id),
             Self::Any40 | Self::Any if id.trim().is_empty() => "call".into(),
             Self::Any40 | Self::Any => shortened(id, 40),
             Self::Word64 => {
@@ -62,7 +57,6 @@ impl Rule {
     fn numbered(self, id: &str, number: usize) -> String {
         let suffix = format!("_{number}");
         match self {
-            Self::Nine => nine(&format!("{id}{suffix}")),
             Self::Any => format!("{id}{suffix}"),
             Self::Any40 => id.chars().take(40 - suffix.len()).chain(suffix.chars()).collect(),
             Self::Word64 => id.chars().take(64 - suffix.len()).chain(suffix.chars()).collect(),
@@ -120,22 +114,9 @@ fn shortened(text: &str, max: usize) -> String {
     if text.chars().count() <= max {
         return text.into();
     }
-    let digest: String = digest(text).into_iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let digest: String =
+        Sha256::digest(text.as_bytes()).into_iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     text.chars().take(max - 9).chain(['_']).chain(digest.chars()).collect()
-}
-
-fn nine(text: &str) -> String {
-    const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-    digest(text)
-        .into_iter()
-        .take(9)
-        .filter_map(|byte| ALPHABET.get(usize::from(byte % 36)))
-        .map(|&letter| char::from(letter))
-        .collect()
-}
-
-fn digest(text: &str) -> Vec<u8> {
-    Sha256::digest(text.as_bytes()).to_vec()
 }
 
 #[cfg(test)]
@@ -176,16 +157,6 @@ mod tests {
         let chat = Target { api_mode: ApiMode::ChatCompletions, provider: "moonshot", model: "kimi" };
         let long = "x".repeat(500);
         check(chat, &["functions.read:0", &long], &["functions.read:0", &long]);
-    }
-
-    #[test]
-    fn mistral_gets_nine_letters() {
-        let mistral = Target { api_mode: ApiMode::ChatCompletions, provider: "mistral", model: "m" };
-        let mut ids = CallIds::new(mistral);
-        assert_eq!(ids.claim("abcdefgh1"), "abcdefgh1");
-        let (one, two) = (ids.claim("call_1"), ids.claim("call_1"));
-        assert_ne!(one, two);
-        assert!(is_legal(&one, mistral) && is_legal(&two, mistral), "{one} {two}");
     }
 
     #[test]

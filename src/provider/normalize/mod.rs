@@ -27,7 +27,6 @@ use ids::CallIds;
 use steps::{Answer, Step};
 
 pub use check::{Violation, check};
-pub use native::wire_items;
 
 /// Stands for the answer of a turn that ended without one, so that two questions never touch.
 pub const TURN_ENDED: &str = "(The turn ended here before an answer was given.)";

@@ -25,8 +25,7 @@ pub(super) enum Kind {
 
 /// Whether these items came from the target: same provider, model family and wire format.
 pub(super) fn is_issued_by(native: &NativeItems, target: Target<'_>) -> bool {
-    matches!(target.api_mode, ApiMode::AnthropicMessages | ApiMode::CodexResponses)
-        && native.api_mode == target.api_mode.as_str()
+    native.api_mode == target.api_mode.as_str()
         && native.provider == target.provider
         && family(&native.model) == family(target.model)
 }
@@ -60,9 +59,17 @@ pub(super) fn says_something(native: &NativeItems, mode: ApiMode) -> bool {
     }
 }
 
-/// Makes the items agree with the message's text and calls. Items that say nothing else are dropped.
+/// Whether the items of this format are the whole answer. In chat completions they stand beside it.
+fn is_whole_answer(mode: ApiMode) -> bool {
+    matches!(mode, ApiMode::AnthropicMessages | ApiMode::CodexResponses)
+}
+
+/// Makes the items agree with the message's text and calls.
 pub(super) fn bind(message: &mut AssistantMessage, mode: ApiMode) {
-    let Some(mut native) = message.native.take() else { return };
+    if !is_whole_answer(mode) {
+        return;
+    }
+    let Some(mut native) = message.native.take().filter(|native| !native.items.is_empty()) else { return };
     bind_text(&mut native.items, &message.text, mode);
     bind_calls(&mut native.items, &message.tool_calls, mode);
     if !native.items.is_empty() {
@@ -107,17 +114,18 @@ fn is_same_text(written: &str, text: &str) -> bool {
 /// The items of two messages that became one; `None` when neither has any.
 pub(super) fn joined(message: &AssistantMessage, next: &AssistantMessage, target: Target<'_>) -> Option<NativeItems> {
     let issuer = message.native.as_ref().or(next.native.as_ref())?;
-    let mut items = wire_items(message, target.api_mode);
-    items.extend(wire_items(next, target.api_mode));
+    let mut items = items_of(message, target.api_mode);
+    items.extend(items_of(next, target.api_mode));
     Some(NativeItems { items, ..issuer.clone() })
 }
 
-/// An answer in the items of a wire format: the provider's own where there are some, else made from
-/// the text and the calls. Content blocks for Messages, input items for Responses.
-#[must_use]
-pub fn wire_items(message: &AssistantMessage, mode: ApiMode) -> Vec<Value> {
-    if let Some(native) = &message.native {
+/// An answer in the items of its wire format: the provider's own where there are some.
+fn items_of(message: &AssistantMessage, mode: ApiMode) -> Vec<Value> {
+    if let Some(native) = message.native.as_ref().filter(|native| !native.items.is_empty()) {
         return native.items.clone();
+    }
+    if !is_whole_answer(mode) {
+        return Vec::new();
     }
     let text = (!is_blank(&message.text)).then(|| text_item(&message.text, mode));
     text.into_iter().chain(message.tool_calls.iter().map(|call| call_item(call, mode))).collect()

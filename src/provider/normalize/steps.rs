@@ -102,7 +102,7 @@ fn clean_user(user: &UserMessage) -> UserMessage {
     UserMessage { content }
 }
 
-/// The message without blank text and foreign items; `None` when nothing is left to say.
+/// The message without blank text and without what another provider wants back for itself; `None` when nothing is left to say.
 fn clean_assistant(assistant: &AssistantMessage, target: Target<'_>) -> Option<AssistantMessage> {
     let mut assistant = assistant.clone();
     if is_blank(&assistant.text) {
@@ -110,6 +110,8 @@ fn clean_assistant(assistant: &AssistantMessage, target: Target<'_>) -> Option<A
     }
     if assistant.native.as_ref().is_some_and(|native| !native::is_issued_by(native, target)) {
         assistant.native = None;
+        assistant.reasoning.clear();
+        assistant.tool_calls.iter_mut().for_each(|call| call.extra = None);
     }
     native::bind(&mut assistant, target.api_mode);
     says_something(&assistant, target).then_some(assistant)

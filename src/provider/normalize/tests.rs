@@ -267,6 +267,20 @@ fn native_items_go_back_to_their_issuer_only() {
 }
 
 #[test]
+fn a_foreign_provider_sees_neither_reasoning_nor_extra_data() {
+    let mut answer = with_native(assistant("hi", &[("a", "{}")]), CHAT, json!([{"type": "reasoning.text"}]));
+    let Message::Assistant(message) = &mut answer else { unreachable!("made above") };
+    message.reasoning = "thought".into();
+    message.tool_calls[0].extra = Some(json!({"signature": "s"}));
+    let history = [user("q"), answer, result("a", "r")];
+    assert_eq!(normalize(&history, CHAT), history);
+    let Message::Assistant(seen) = &normalize(&history, Target { provider: "other", ..CHAT })[1] else {
+        unreachable!("roles stay")
+    };
+    assert_eq!((seen.reasoning.as_str(), &seen.native, &seen.tool_calls[0].extra), ("", &None, &None));
+}
+
+#[test]
 fn native_items_say_what_the_message_says() {
     let items = json!([
         {"type": "thinking", "thinking": "t", "signature": "s"},
