@@ -16,3 +16,5 @@ pub mod store;
 pub mod turn;
 
 pub mod script;
+
+pub mod cli;

@@ -200,7 +200,7 @@ pub struct StoredMessage {
 }
 
 /// How a turn ended, as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TurnRow {
     /// The turn's id.
     pub id: String,
@@ -223,7 +223,7 @@ pub struct TurnRow {
 }
 
 /// A tool call with what the client was shown of it, for replay.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolCallRow {
     /// The call's id, unique within the session.
     pub id: String,
@@ -238,7 +238,7 @@ pub struct ToolCallRow {
 }
 
 /// One decision of the user or of a rule about a tool call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ApprovalRow {
     /// The call.
     pub tool_call_id: String,
