@@ -123,7 +123,11 @@ impl Store {
     /// When the store cannot be read.
     pub async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, StoreError> {
         let query = query.to_owned();
-        self.call(move |db| search::search(&db.connection, &query, limit)).await
+        self.call(move |db| {
+            db.index();
+            search::search(&db.connection, &query, limit)
+        })
+        .await
     }
 
     /// Deletes a session and all that belongs to it; an unknown id is fine.

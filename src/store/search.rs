@@ -28,6 +28,8 @@ pub struct SearchHit {
 
 /// Characters of one message that are indexed; the tail of a long tool output is not worth its cost.
 const INDEXED_CHARS: usize = 16_384;
+/// Messages that are indexed in one transaction: a few milliseconds of work.
+pub(super) const INDEX_BATCH: usize = 128;
 /// Words of a query that count.
 const MAX_TERMS: usize = 16;
 /// Most hits of one search, whatever was asked for.
@@ -37,8 +39,34 @@ const TRIGRAM: usize = 3;
 /// Characters of a snippet, and how many of them stand before the match.
 const SNIPPET: (usize, usize) = (160, 40);
 
-/// Puts a message into the index, inside the transaction that stores it.
-pub(super) fn add(connection: &Connection, id: i64, content: &str) -> Result<(), StoreError> {
+/// Indexes the next [`INDEX_BATCH`] messages that are not indexed yet; true when there may be more.
+///
+/// Indexing costs as much as storing, so it is not done while somebody waits for the commit of one message.
+/// `meta.indexed_to` is the last row that is done; rows are committed in the order of their ids.
+pub(super) fn index_batch(connection: &Connection) -> Result<bool, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, active, content FROM messages
+         WHERE id > coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'indexed_to'), 0)
+         ORDER BY id LIMIT ?1",
+    )?;
+    let mut rows = statement.query([i64::try_from(INDEX_BATCH).unwrap_or(i64::MAX)])?;
+    let (mut last, mut count) = (0, 0);
+    while let Some(row) = rows.next()? {
+        last = row.get(0)?;
+        count += 1;
+        if row.get(1)? {
+            add(connection, last, row.get_ref(2)?.as_str().unwrap_or_default())?;
+        }
+    }
+    if count > 0 {
+        connection
+            .prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES ('indexed_to', CAST(?1 AS TEXT))")?
+            .execute([last])?;
+    }
+    Ok(count == INDEX_BATCH)
+}
+
+fn add(connection: &Connection, id: i64, content: &str) -> Result<(), StoreError> {
     let text: &str = match content.char_indices().nth(INDEXED_CHARS) {
         Some((end, _)) => content.split_at(end).0,
         None => content,
@@ -57,7 +85,7 @@ pub(super) fn add(connection: &Connection, id: i64, content: &str) -> Result<(),
     Ok(())
 }
 
-/// Takes a message out of the index.
+/// Takes a message out of the index, if it is in.
 pub(super) fn remove(connection: &Connection, id: i64) -> Result<(), StoreError> {
     connection.prepare_cached("DELETE FROM messages_words WHERE rowid = ?1")?.execute([id])?;
     connection.prepare_cached("DELETE FROM messages_trigrams WHERE rowid = ?1")?.execute([id])?;

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::claim::{self, Owner};
 use super::error::StoreError;
 use super::file::{self, FileId, Place};
+use super::search;
 use super::write::{self, Write};
 
 /// Most jobs of one transaction: bounds what the first of them waits for.
@@ -52,6 +53,8 @@ pub(super) struct Db {
     pub(super) me: Owner,
     /// The sessions this store has open.
     pub(super) claims: HashSet<String>,
+    /// Messages written since the search index was brought up to date.
+    unindexed: usize,
     /// Transactions of writes so far.
     #[cfg(test)]
     pub(super) commits: usize,
@@ -87,6 +90,8 @@ impl Keeper {
                 Job::Write(first) => {
                     let group = gather(first, jobs, &mut next);
                     self.commit(group);
+                    // Everybody has the answer by now.
+                    self.db.as_mut().map(Db::index_if_due);
                 }
                 Job::Call(call) => call(self.db()),
                 Job::Close(reply) => {
@@ -118,6 +123,7 @@ impl Keeper {
                 file: file::identity(&self.place),
                 me: Owner::current(),
                 claims: HashSet::new(),
+                unindexed: 0,
                 #[cfg(test)]
                 commits: 0,
             };
@@ -202,17 +208,47 @@ impl Db {
         }
         for (job, result) in group.iter().zip(&results) {
             if result.is_ok() {
-                job.writes.iter().for_each(|write| self.note_claim(write));
+                job.writes.iter().for_each(|write| self.note(write));
             }
         }
         Ok(results)
     }
 
-    fn note_claim(&mut self, write: &Write) {
+    /// Keeps in mind what a stored change means for this store.
+    fn note(&mut self, write: &Write) {
         match write {
             Write::CreateSession(row) => drop(self.claims.insert(row.id.clone())),
             Write::DeleteSession { id } | Write::ReleaseSession { id } => drop(self.claims.remove(id)),
+            Write::AppendMessage { .. } | Write::AmendMessage { .. } => self.unindexed += 1,
+            // A turn's messages are indexed at its end, together.
+            Write::FinishTurn(_) => self.unindexed = self.unindexed.max(search::INDEX_BATCH),
             _ => {}
         }
+    }
+
+    fn index_if_due(&mut self) {
+        if self.unindexed >= search::INDEX_BATCH {
+            self.index();
+        }
+    }
+
+    /// Brings the search index up to date. A failure leaves it behind until the next time: the messages
+    /// themselves are safe.
+    pub(super) fn index(&mut self) {
+        self.unindexed = 0;
+        while self.read_only.is_none() {
+            match self.index_batch() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return tracing::warn!(%error, "the search index is behind"),
+            }
+        }
+    }
+
+    fn index_batch(&mut self) -> Result<bool, StoreError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let more = search::index_batch(&transaction)?;
+        transaction.commit()?;
+        Ok(more)
     }
 }

@@ -178,7 +178,6 @@ pub(super) fn insert_message(
         )?
         .execute(params![session_id, place, turn_id, message.role(), tool_call_id, now, body, content])?;
     let id = connection.last_insert_rowid();
-    search::add(connection, id, &content)?;
     if matches!(message, Message::User(_)) {
         touch(connection, session_id, now)?;
     }
@@ -226,9 +225,15 @@ fn put_turn(connection: &Connection, row: &TurnRow) -> Result<(), StoreError> {
     let [input, output, cached, cache_write, reasoning] = counts(&row.usage);
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO turns (session_id, id, status, exit_reason, steps, api_calls, input_tokens,
-                 output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, started_at_ms, ended_at_ms)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            "INSERT INTO turns (session_id, id, status, exit_reason, steps, api_calls, input_tokens, output_tokens,
+                 cached_tokens, cache_write_tokens, reasoning_tokens, started_at_ms, ended_at_ms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+             ON CONFLICT (session_id, id) DO UPDATE SET
+                 status = excluded.status, exit_reason = excluded.exit_reason, steps = excluded.steps,
+                 api_calls = excluded.api_calls, input_tokens = excluded.input_tokens,
+                 output_tokens = excluded.output_tokens, cached_tokens = excluded.cached_tokens,
+                 cache_write_tokens = excluded.cache_write_tokens, reasoning_tokens = excluded.reasoning_tokens,
+                 started_at_ms = excluded.started_at_ms, ended_at_ms = excluded.ended_at_ms",
         )?
         .execute(params![
             row.session_id,

@@ -70,6 +70,7 @@ async fn only_what_is_still_said_is_found() {
         turn_id: Some("t".into()),
         message: Message::user("after 世界線"),
     };
+    assert_eq!(found(&store, "before").await, ["before"]);
     store.write(vec![amend]).await.unwrap();
     assert_eq!(found(&store, "before").await, [""; 0]);
     let hits = store.search("after", 10).await.unwrap();
@@ -82,4 +83,32 @@ async fn only_what_is_still_said_is_found() {
         .await
         .unwrap();
     assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn messages_are_indexed_when_their_turn_ends_or_many_wait() {
+    let store = Store::in_memory();
+    let indexed = async || -> i64 {
+        let count = |db: &mut Db| {
+            Ok(db.connection.query_row("SELECT count(*) FROM messages_words_docsize", [], |row| row.get(0))?)
+        };
+        store.call(count).await.unwrap()
+    };
+    store.write(vec![Write::CreateSession(session("s")), append("s", "t", Message::user("one"))]).await.unwrap();
+    assert_eq!(indexed().await, 0);
+    store.write(vec![Write::FinishTurn(turn("s", "t", "completed"))]).await.unwrap();
+    assert_eq!(indexed().await, 1);
+    let many = (0..300).map(|index| append("s", "t", Message::user(format!("many {index}"))));
+    store.write(many.collect()).await.unwrap();
+    assert_eq!(indexed().await, 301);
+    // An unindexed message that is replaced or deleted never comes up.
+    let amend =
+        Write::AmendMessage { session_id: "s".into(), turn_id: Some("u".into()), message: Message::user("new") };
+    store.write(vec![append("s", "u", Message::user("old")), amend]).await.unwrap();
+    assert_eq!(found(&store, "old").await, [""; 0]);
+    assert_eq!(found(&store, "new").await, ["new"]);
+    store.write(vec![append("s", "v", Message::user("gone"))]).await.unwrap();
+    store.delete("s").await.unwrap();
+    assert_eq!(found(&store, "gone").await, [""; 0]);
+    assert_eq!(indexed().await, 0);
 }
