@@ -16,8 +16,37 @@ use tokio_util::sync::CancellationToken;
 
 use crate::message::Part;
 
+pub mod args;
+pub mod output;
+pub mod path;
+pub mod registry;
 pub mod state;
 
+pub mod line_window;
+pub mod read_file;
+
+pub mod patch;
+pub mod replacement;
+pub mod write_file;
+
+pub mod diff;
+pub mod file;
+pub mod file_kind;
+pub mod replace;
+
+pub mod search;
+pub mod search_files;
+
+pub mod process;
+pub mod terminal;
+
+pub mod todo;
+
+mod edit;
+#[cfg(test)]
+mod testing;
+
+pub use registry::ToolRegistry;
 pub use state::SessionState;
 
 /// What the model is told about a tool.

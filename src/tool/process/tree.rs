@@ -1,0 +1,191 @@
+//! The processes of one call, and how they are ended.
+
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+use tokio::process::Child;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::Processes;
+use super::environment::MARKER;
+
+/// Time between TERM and KILL.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Rounds of looking for marked processes; each kills what the one before missed by a fork in between.
+const MAX_SWEEPS: usize = 100;
+
+/// A command's shell and everything it started. Dropping it kills them all.
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// `None` once its end is somebody else's task.
+    shell: Option<Shell>,
+    processes: Processes,
+}
+
+#[derive(Debug)]
+struct Shell {
+    child: Child,
+    group: Pid,
+    marker: String,
+    runtime: Handle,
+}
+
+impl Tree {
+    pub(super) fn new(child: Child, marker: String, processes: Processes) -> Self {
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let shell = group.map(|group| Shell { child, group, marker, runtime: Handle::current() });
+        Self { shell, processes }
+    }
+
+    /// The shell's own end. Cancel safe.
+    pub(super) async fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        match &mut self.shell {
+            Some(shell) => shell.child.wait().await,
+            None => Err(std::io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// The shell ended by itself: ends what it left behind, in the background.
+    pub(super) fn sweep(mut self) {
+        if let Some(shell) = self.shell.take() {
+            // Right after the shell its number cannot have gone to another group yet.
+            signal_group(shell.group, Signal::KILL);
+            let runtime = shell.runtime;
+            self.processes.0.reapers.spawn_blocking_on(move || kill_marked(&shell.marker), &runtime);
+        }
+    }
+
+    /// Ends everything in the background: TERM, grace, KILL, then whatever still carries the marker.
+    pub(super) fn kill(mut self) -> JoinHandle<()> {
+        match self.shell.take() {
+            Some(shell) => self.reap(shell),
+            None => self.processes.0.reapers.spawn(async {}),
+        }
+    }
+
+    fn reap(&self, shell: Shell) -> JoinHandle<()> {
+        let runtime = shell.runtime.clone();
+        let shutdown = self.processes.0.shutdown.clone();
+        // Made here and not in the task, so that a runtime that drops the task unstarted kills all the same.
+        let group = Group { id: shell.group, marker: shell.marker, is_gone: false };
+        let mut child = shell.child;
+        group.signal(Signal::TERM);
+        let reaper = async move {
+            tokio::select! {
+                () = group.gone(&mut child) => {}
+                () = sleep(GRACE) => {}
+                () = shutdown.cancelled() => {}
+            }
+            // A group that is gone is not found; its number is not given away again so soon.
+            group.signal(Signal::KILL);
+            // Waiting for a killed child ends, save when the kernel itself is stuck.
+            tokio::time::timeout(GRACE, child.wait()).await.ok();
+            tokio::task::spawn_blocking(move || group.finish()).await.ok();
+        };
+        self.processes.0.reapers.spawn_on(reaper, &runtime)
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        if let Some(shell) = self.shell.take() {
+            self.reap(shell);
+        }
+    }
+}
+
+/// A process group that is killed, with all that carries its marker, when this is dropped before its time.
+struct Group {
+    id: Pid,
+    marker: String,
+    is_gone: bool,
+}
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        signal_group(self.id, signal);
+    }
+
+    /// Waits until the group has no process.
+    async fn gone(&self, child: &mut Child) {
+        let started = Instant::now();
+        child.wait().await.ok();
+        while rustix::process::test_kill_process_group(self.id).is_ok() {
+            // Most groups are gone with their shell, so look soon at first, then less often.
+            sleep((started.elapsed() / 4).clamp(Duration::from_millis(1), Duration::from_millis(50))).await;
+        }
+    }
+
+    /// Kills what is left outside the group.
+    fn finish(mut self) {
+        kill_marked(&self.marker);
+        self.is_gone = true;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.is_gone {
+            self.signal(Signal::KILL);
+            kill_marked(&self.marker);
+        }
+    }
+}
+
+/// An error means that there is nobody left to signal.
+fn signal_group(group: Pid, signal: Signal) {
+    rustix::process::kill_process_group(group, signal).ok();
+}
+
+/// Kills every process whose environment holds the marker (or one that begins so, for a whole daemon's),
+/// again and again until a look finds none.
+pub(super) fn kill_marked(marker: &str) {
+    for _ in 0..MAX_SWEEPS {
+        let marked = marked(marker);
+        if marked.is_empty() {
+            return;
+        }
+        for pid in marked {
+            kill_one(pid, marker);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The handle is taken before the last look, so that the signal cannot hit another process of the same number.
+fn kill_one(pid: Pid, marker: &str) {
+    match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(handle) => {
+            if is_marked(pid, marker) {
+                rustix::process::pidfd_send_signal(handle, Signal::KILL).ok();
+            }
+        }
+        Err(rustix::io::Errno::NOSYS) => {
+            rustix::process::kill_process(pid, Signal::KILL).ok();
+        }
+        Err(_) => {}
+    }
+}
+
+/// The processes that carry the marker.
+pub(super) fn marked(marker: &str) -> Vec<Pid> {
+    let own = rustix::process::getpid();
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let others = numbers.filter_map(Pid::from_raw).filter(|pid| *pid != own);
+    others.filter(|pid| is_marked(*pid, marker)).collect()
+}
+
+/// A process that ended in between, or is not ours, has no environment that can be read.
+fn is_marked(pid: Pid, marker: &str) -> bool {
+    let Ok(environment) = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())) else { return false };
+    let value = environment.split(|byte| *byte == 0).find_map(|variable| {
+        let value = variable.strip_prefix(MARKER.as_bytes())?.strip_prefix(b"=")?;
+        Some(value)
+    });
+    value.is_some_and(|value| value == marker.as_bytes())
+}

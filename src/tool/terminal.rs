@@ -1,0 +1,235 @@
+//! `terminal`: runs a shell command.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::output::{cap, one_line};
+use super::path::{resolve, shown};
+use super::process::{CommandLine, Ended, Finished, Processes};
+use super::{
+    Access, CallPlan, Prepared, RunContext, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec, args,
+};
+
+const DESCRIPTION: &str = "Run a bash command. No input, no terminal; each call is a new shell. What it leaves running \
+is killed when it ends. Of long output head and tail are kept.";
+
+/// Bytes of output kept from the start, and as many from the end.
+const KEEP_BYTES: usize = 16 << 10;
+
+/// Bytes of the newest output shown while the command runs.
+const SHOW_BYTES: usize = 8 << 10;
+
+/// The longest a call may ask for, in seconds.
+const MAX_TIMEOUT_SECONDS: f64 = 24.0 * 3600.0;
+
+/// The longest command, in bytes: Linux takes arguments of 128 KiB.
+const MAX_COMMAND_BYTES: usize = 128_000;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    command: String,
+    timeout_seconds: Option<f64>,
+    /// Default: the working folder
+    cwd: Option<String>,
+}
+
+/// Runs commands.
+#[derive(Debug)]
+pub struct Terminal {
+    spec: ToolSpec,
+    processes: Processes,
+}
+
+impl Terminal {
+    /// The tool, starting its processes on this account.
+    #[must_use]
+    pub fn new(processes: Processes) -> Self {
+        Self { spec: args::spec::<Arguments>("terminal", DESCRIPTION), processes }
+    }
+}
+
+impl Tool for Terminal {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        arguments: &'a Map<String, Value>,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<Prepared, ToolFailure>> {
+        Box::pin(async move {
+            let Arguments { command, timeout_seconds, cwd } = args::parse(&self.spec, arguments)?;
+            check_command(&command)?;
+            let cwd = match cwd.as_deref().filter(|cwd| !cwd.is_empty()) {
+                Some(spelled) => resolve(spelled, &context.cwd)?.real,
+                None => context.cwd.clone(),
+            };
+            let title = if cwd == context.cwd {
+                one_line(&command, 120)
+            } else {
+                format!("{} (in {})", one_line(&command, 120), shown(&cwd, &context.cwd))
+            };
+            let plan = CallPlan {
+                title,
+                kind: ToolKind::Execute,
+                access: vec![Access::Execute { command: command.clone(), cwd: cwd.clone() }],
+                ..CallPlan::default()
+            };
+            let keep_bytes = KEEP_BYTES.min(context.limits.max_result_chars / 2);
+            let timeout = timeout(timeout_seconds, context.limits.terminal_timeout_seconds)?;
+            let line = CommandLine { command, cwd, timeout, secret_env: context.secret_env.clone(), keep_bytes };
+            let (processes, max_chars) = (self.processes.clone(), context.limits.max_result_chars);
+            Ok(Prepared::new(plan, move |run| carry_out(processes, line, max_chars, run)))
+        })
+    }
+}
+
+fn check_command(command: &str) -> Result<(), ToolFailure> {
+    if command.trim().is_empty() {
+        return Err(ToolFailure::new("the command is empty"));
+    }
+    if command.contains('\0') {
+        return Err(ToolFailure::new("the command holds a NUL character; write \\0 where a program understands it"));
+    }
+    if command.len() > MAX_COMMAND_BYTES {
+        let text = format!("the command has {} bytes, the limit is {MAX_COMMAND_BYTES}; write a script", command.len());
+        return Err(ToolFailure::new(text));
+    }
+    Ok(())
+}
+
+fn timeout(asked: Option<f64>, default: u64) -> Result<Duration, ToolFailure> {
+    match asked {
+        None => Ok(Duration::from_secs(default)),
+        Some(seconds) if seconds > 0.0 => Ok(Duration::from_secs_f64(seconds.min(MAX_TIMEOUT_SECONDS))),
+        Some(seconds) => Err(ToolFailure::new(format!("`timeout_seconds` must be above 0, found {seconds}"))),
+    }
+}
+
+async fn carry_out(processes: Processes, line: CommandLine, max_chars: usize, run: RunContext) -> ToolOutput {
+    if !is_folder(line.cwd.clone()).await {
+        return ToolOutput::error(format!("{} is not a folder that exists; nothing was run", line.cwd.display()));
+    }
+    let progress = run.progress.clone();
+    let finished = processes.run(&line, &run.cancel, |output| progress.show(output.newest(SHOW_BYTES))).await;
+    match finished {
+        Ok(finished) => report(&finished, line.timeout, max_chars),
+        Err(error) => ToolOutput::error(format!("the shell could not be started: {error}")),
+    }
+}
+
+async fn is_folder(path: PathBuf) -> bool {
+    tokio::fs::metadata(path).await.is_ok_and(|metadata| metadata.is_dir())
+}
+
+fn report(finished: &Finished, timeout: Duration, max_chars: usize) -> ToolOutput {
+    let output = finished.output.text();
+    let output = output.trim_end_matches('\n');
+    let output = if output.trim().is_empty() { "(no output)" } else { output };
+    let output = cap(output, max_chars, "redirect the output to a file and read that");
+    let seconds = timeout.as_secs_f64();
+    let (ending, code, signal) = match finished.ended {
+        Ended::Exited(code) => (format!("exit code {code}"), Some(code), None),
+        Ended::Signalled(signal) => (format!("killed by signal {signal}"), None, Some(signal)),
+        Ended::TimedOut => {
+            (format!("killed after the time limit of {seconds} s; ask for more with timeout_seconds"), None, None)
+        }
+        Ended::Cancelled => ("killed, because the user cancelled".into(), None, None),
+    };
+    let raw = json!({
+        "exitCode": code,
+        "signal": signal,
+        "timedOut": finished.ended == Ended::TimedOut,
+        "outputBytes": finished.output.total_bytes(),
+        "truncated": finished.output.omitted_bytes() > 0,
+    });
+    ToolOutput {
+        raw: Some(raw),
+        is_cut_off: matches!(finished.ended, Ended::TimedOut | Ended::Cancelled),
+        ..ToolOutput::text(format!("{output}\n[{ending}]"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::testing::{Workspace, run_context, text};
+
+    async fn run(workspace: &Workspace, arguments: Value) -> ToolOutput {
+        workspace.call(&Terminal::new(Processes::default()), arguments).await
+    }
+
+    #[tokio::test]
+    async fn a_command_that_ran_is_a_success_whatever_its_end() {
+        let workspace = Workspace::new();
+        let check = async |command: &str, expected: &str| {
+            let output = run(&workspace, json!({"command": command})).await;
+            assert_eq!((text(&output).as_str(), output.is_error), (expected, false));
+        };
+        check("echo hi", "hi\n[exit code 0]").await;
+        check("true", "(no output)\n[exit code 0]").await;
+        check("echo no; exit 3", "no\n[exit code 3]").await;
+        check("kill -9 $$", "(no output)\n[killed by signal 9]").await;
+        check("nonexistent-program 2>/dev/null", "(no output)\n[exit code 127]").await;
+        let output = run(&workspace, json!({"command": "sleep 60", "timeout_seconds": "0.2"})).await;
+        assert_eq!(
+            text(&output),
+            "(no output)\n[killed after the time limit of 0.2 s; ask for more with timeout_seconds]"
+        );
+        assert_eq!((output.is_error, output.is_cut_off), (false, true));
+    }
+
+    #[tokio::test]
+    async fn the_plan_holds_the_exact_command_and_folder() {
+        let workspace = Workspace::new();
+        std::fs::create_dir(workspace.path("sub")).unwrap();
+        let tool = Terminal::new(Processes::default());
+        let command = "echo  a\necho b";
+        let prepared = workspace.prepare(&tool, json!({"command": command, "cwd": "sub"})).await.unwrap();
+        assert_eq!(prepared.plan.title, "echo a echo b (in sub)");
+        let access = Access::Execute { command: command.into(), cwd: workspace.path("sub") };
+        assert_eq!(prepared.plan.access, [access]);
+        let output = run(&workspace, json!({"command": "pwd", "cwd": "sub"})).await;
+        assert_eq!(text(&output), format!("{}\n[exit code 0]", workspace.path("sub").display()));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_run_is_refused() {
+        let workspace = Workspace::new();
+        let check = async |arguments: Value, part: &str| {
+            let output = run(&workspace, arguments).await;
+            assert!(output.is_error && text(&output).contains(part), "{output:?}");
+        };
+        check(json!({"command": " "}), "empty").await;
+        check(json!({"command": "echo a\0b"}), "NUL").await;
+        check(json!({"command": "x".repeat(200_000)}), "limit is 128000").await;
+        check(json!({"command": "true", "timeout_seconds": 0}), "must be above 0").await;
+        check(json!({"command": "true", "timeout_seconds": -1}), "must be above 0").await;
+        check(json!({"command": "true", "cwd": "nowhere"}), "not a folder").await;
+        check(json!({"cmd": "true"}), "unknown parameter `cmd`").await;
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_command_gives_what_it_said_so_far() {
+        let workspace = Workspace::new();
+        let tool = Terminal::new(Processes::default());
+        let prepared = workspace.prepare(&tool, json!({"command": "echo so far; sleep 60"})).await.unwrap();
+        let (progress, mut shown) = crate::tool::Progress::channel();
+        let run = RunContext { progress, ..run_context() };
+        let cancel = run.cancel.clone();
+        let cancel_when_shown = async {
+            shown.wait_for(|text| text == "so far\n").await.unwrap();
+            cancel.cancel();
+        };
+        let (output, ()) = tokio::join!(prepared.run(run), cancel_when_shown);
+        assert_eq!(text(&output), "so far\n[killed, because the user cancelled]");
+        assert_eq!((output.is_cut_off, output.is_error), (true, false));
+        tool.processes.settled().await;
+    }
+}
