@@ -1,25 +1,359 @@
-//! Keys of providers: where they come from, which one is used next, and that they never show.
+//! Keys of providers: where they come from, which one is used next, and where they are kept.
+//!
+//! A key is a [`SecretString`] from the moment it is read; it leaves that type only in the header of a request.
 
-use std::sync::{Mutex, PoisonError};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
+use tokio::io::AsyncReadExt;
 
-/// The keys of one provider.
-#[derive(Debug, Default)]
+use crate::provider::redact::Redactor;
+
+/// How long a key command may take: it may ask a password manager, but not wait for ever.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+/// The most a key command may print.
+const MAX_COMMAND_OUTPUT: u64 = 64 * 1024;
+const FILE_NAME: &str = "credentials.toml";
+
+/// Reads one variable of this process's environment.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the reader of the environment for credentials")]
+pub fn process_env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Why a key could not be had, stored or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialError {
+    /// The key command did not print a key.
+    #[error("the key command of {provider} {problem}")]
+    Command {
+        /// The provider.
+        provider: String,
+        /// What went wrong, without the command's output.
+        problem: String,
+    },
+    /// The key file could not be read or written.
+    #[error("cannot use {path}: {problem}", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        problem: String,
+    },
+}
+
+/// The keys of one provider, shared by all sessions.
+#[derive(Debug)]
 pub struct KeyRing {
-    keys: Mutex<Vec<SecretString>>,
+    provider: String,
+    command: Option<String>,
+    redactor: Redactor,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    keys: Vec<Key>,
+    has_run_command: bool,
+    /// The command's key was refused, so the command is asked again before the next request.
+    is_refused: bool,
+}
+
+#[derive(Debug)]
+struct Key {
+    secret: SecretString,
+    rests_until_ms: i64,
+}
+
+/// A key in use by one request.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    /// The key.
+    pub secret: SecretString,
 }
 
 impl KeyRing {
-    /// A ring of these keys, used in this order.
+    /// A ring of these keys, used in this order: the first until it has to rest, then the next.
     #[must_use]
-    pub fn new(keys: Vec<SecretString>) -> Self {
-        Self { keys: Mutex::new(keys) }
+    pub fn new(provider: &str, keys: Vec<SecretString>, command: Option<String>, redactor: Redactor) -> Self {
+        keys.iter().for_each(|key| redactor.learn(key));
+        let keys = keys.into_iter().map(|secret| Key { secret, rests_until_ms: 0 }).collect();
+        let state = Mutex::new(State { keys, ..State::default() });
+        Self { provider: provider.to_owned(), command, redactor, state }
     }
 
-    /// True when there is no key at all.
+    /// True when there is neither a key nor a command that could give one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.command.is_none() && self.lock().keys.is_empty()
+    }
+
+    /// The text cleaner that knows these keys.
+    #[must_use]
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// The key to use now: the first that does not rest, else the one that has rested longest. `None` for a
+    /// provider without keys.
+    ///
+    /// # Errors
+    /// [`CredentialError::Command`] when the first key has to come from a command that fails.
+    pub async fn lease(&self, now_ms: i64) -> Result<Option<Lease>, CredentialError> {
+        if self.needs_command() {
+            self.refresh().await?;
+        }
+        let state = self.lock();
+        let awake = state.keys.iter().find(|key| key.rests_until_ms <= now_ms);
+        let key = awake.or_else(|| state.keys.iter().min_by_key(|key| key.rests_until_ms));
+        Ok(key.map(|key| Lease { secret: key.secret.clone() }))
+    }
+
+    /// Puts a key to rest, because its owner was told to wait or it was refused.
+    pub fn rest(&self, lease: &Lease, until_ms: i64) {
+        let mut state = self.lock();
+        let same = |key: &&mut Key| key.secret.expose_secret() == lease.secret.expose_secret();
+        if let Some(key) = state.keys.iter_mut().find(same) {
+            key.rests_until_ms = key.rests_until_ms.max(until_ms);
+        }
+    }
+
+    /// Tells that the key was refused: it rests, and a command is asked again before the next request.
+    pub fn refuse(&self, lease: &Lease, until_ms: i64) {
+        self.rest(lease, until_ms);
+        if self.command.is_some() {
+            self.lock().is_refused = true;
+        }
+    }
+
+    /// True when the next request will use a key that was not refused or told to wait.
+    #[must_use]
+    pub fn has_other(&self, now_ms: i64) -> bool {
+        self.command.is_some() || self.awake(now_ms) > 0
+    }
+
+    fn needs_command(&self) -> bool {
+        let state = self.lock();
+        self.command.is_some() && (state.is_refused || (!state.has_run_command && state.keys.is_empty()))
+    }
+
+    /// How many keys can be used now.
+    #[must_use]
+    pub fn awake(&self, now_ms: i64) -> usize {
+        self.lock().keys.iter().filter(|key| key.rests_until_ms <= now_ms).count()
+    }
+
+    /// Runs the key command again. Its key replaces the one it gave before.
+    ///
+    /// Cancel-safe: dropping the future kills the command and changes nothing.
+    async fn refresh(&self) -> Result<(), CredentialError> {
+        let Some(command) = &self.command else { return Ok(()) };
+        let secret = run_key_command(command)
+            .await
+            .map_err(|problem| CredentialError::Command { provider: self.provider.clone(), problem })?;
+        self.redactor.learn(&secret);
+        let mut state = self.lock();
+        state.is_refused = false;
+        if std::mem::replace(&mut state.has_run_command, true) && !state.keys.is_empty() {
+            state.keys.remove(0);
+        }
+        state.keys.insert(0, Key { secret, rests_until_ms: 0 });
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs the command in a shell; the key is the first line it prints.
+async fn run_key_command(command: &str) -> Result<SecretString, String> {
+    #[expect(clippy::disallowed_methods, reason = "a key command is the user's own, not a tool's")]
+    let mut process = tokio::process::Command::new("/bin/sh");
+    process.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    process.kill_on_drop(true);
+    let mut child = process.spawn().map_err(|error| format!("cannot be started: {error}"))?;
+    let output = child.stdout.take();
+    let run = async {
+        let mut text = String::new();
+        if let Some(output) = output {
+            output.take(MAX_COMMAND_OUTPUT).read_to_string(&mut text).await.map_err(|_| "printed no text")?;
+        }
+        let status = child.wait().await.map_err(|error| format!("cannot be waited for: {error}"))?;
+        if !status.success() {
+            return Err(format!("failed with {status}"));
+        }
+        let key = text.lines().next().unwrap_or_default().trim();
+        if key.is_empty() { Err("printed nothing".to_owned()) } else { Ok(SecretString::from(key)) }
+    };
+    match tokio::time::timeout(COMMAND_TIMEOUT, run).await {
+        Ok(result) => result,
+        Err(_) => Err(format!("took longer than {} s", COMMAND_TIMEOUT.as_secs())),
+    }
+}
+
+/// The key of this provider in the key file of `home`.
+///
+/// # Errors
+/// [`CredentialError::File`] when the file is there but cannot be read or parsed.
+pub fn stored_key(home: &Path, provider: &str) -> Result<Option<SecretString>, CredentialError> {
+    let table = read_file(home)?;
+    let key = table.get(provider).and_then(|entry| entry.get("api_key")).and_then(toml::Value::as_str);
+    Ok(key.filter(|key| !key.is_empty()).map(SecretString::from))
+}
+
+/// Keeps a key in the key file, readable by the owner only from its first byte.
+///
+/// # Errors
+/// [`CredentialError::File`]; the file is as it was.
+pub fn store_key(home: &Path, provider: &str, key: &SecretString) -> Result<(), CredentialError> {
+    let mut table = read_file(home)?;
+    let mut entry = toml::Table::new();
+    entry.insert("api_key".into(), key.expose_secret().into());
+    table.insert(provider.into(), entry.into());
+    write_file(home, &table)
+}
+
+/// Removes a key from the key file; false when there was none.
+///
+/// # Errors
+/// [`CredentialError::File`]; the file is as it was.
+pub fn remove_key(home: &Path, provider: &str) -> Result<bool, CredentialError> {
+    let mut table = read_file(home)?;
+    let was_there = table.remove(provider).is_some();
+    if was_there {
+        write_file(home, &table)?;
+    }
+    Ok(was_there)
+}
+
+fn read_file(home: &Path) -> Result<toml::Table, CredentialError> {
+    let path = home.join(FILE_NAME);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(toml::Table::new()),
+        Err(error) => return Err(CredentialError::File { path, problem: error.to_string() }),
+    };
+    // The parser's own message quotes the line, and the line may hold a key.
+    text.parse().map_err(|_| CredentialError::File { path, problem: "it is not valid TOML".into() })
+}
+
+fn write_file(home: &Path, table: &toml::Table) -> Result<(), CredentialError> {
+    let path = home.join(FILE_NAME);
+    let failed = |problem: String| CredentialError::File { path: path.clone(), problem };
+    let text = toml::to_string(table).map_err(|error| failed(error.to_string()))?;
+    let temporary = home.join(format!("{FILE_NAME}.{}.new", std::process::id()));
+    let write = || {
+        std::fs::create_dir_all(home)?;
+        let mut file = private_file(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, &path)
+    };
+    write().map_err(|error: std::io::Error| failed(error.to_string()))
+}
+
+fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(keys: &[&str], command: Option<&str>) -> KeyRing {
+        let keys = keys.iter().map(|key| SecretString::from(*key)).collect();
+        KeyRing::new("p", keys, command.map(str::to_owned), Redactor::default())
+    }
+
+    async fn used(ring: &KeyRing, now_ms: i64) -> String {
+        let lease = ring.lease(now_ms).await.unwrap();
+        lease.map_or_else(String::new, |lease| lease.secret.expose_secret().to_owned())
+    }
+
+    #[tokio::test]
+    async fn the_first_key_is_used_until_it_rests() {
+        let ring = ring(&["a", "b"], None);
+        assert_eq!(used(&ring, 0).await, "a");
+        let lease = ring.lease(0).await.unwrap().unwrap();
+        ring.rest(&lease, 1_000);
+        assert_eq!((used(&ring, 0).await.as_str(), ring.awake(0)), ("b", 1));
+        let lease = ring.lease(0).await.unwrap().unwrap();
+        ring.rest(&lease, 2_000);
+        assert_eq!((used(&ring, 0).await.as_str(), ring.awake(0)), ("a", 0), "the one that may wake first");
+        assert_eq!(used(&ring, 2_000).await, "a");
+    }
+
+    #[tokio::test]
+    async fn a_refused_only_key_cannot_be_replaced() {
+        let ring = ring(&["a"], None);
+        let lease = ring.lease(0).await.unwrap().unwrap();
+        ring.refuse(&lease, 1_000);
+        assert!(!ring.has_other(0));
+    }
+
+    #[tokio::test]
+    async fn no_key_is_no_error() {
+        assert!(ring(&[], None).is_empty());
+        assert_eq!(used(&ring(&[], None), 0).await, "");
+    }
+
+    #[tokio::test]
+    async fn a_command_gives_the_key_and_gives_it_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let counter = folder.path().join("n");
+        let command = format!("echo x >> {0}; echo key-$(wc -l < {0})", counter.display());
+        let ring = ring(&[], Some(&command));
+        assert!(!ring.is_empty());
+        assert_eq!(used(&ring, 0).await, "key-1");
+        assert_eq!(used(&ring, 0).await, "key-1");
+        let lease = ring.lease(0).await.unwrap().unwrap();
+        ring.refuse(&lease, 1_000);
+        assert!(ring.has_other(0), "the command may give another");
+        assert_eq!(used(&ring, 0).await, "key-2");
+        assert_eq!(ring.awake(0), 1);
+    }
+
+    #[tokio::test]
+    async fn a_failing_command_is_named_without_its_output() {
+        for (command, expect) in [("echo secret-text; exit 3", "failed with"), ("true", "printed nothing")] {
+            let error = ring(&[], Some(command)).lease(0).await.unwrap_err().to_string();
+            assert!(error.contains(expect) && !error.contains("secret-text"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_key_file_is_private_and_keeps_other_keys() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        assert!(stored_key(home, "a").unwrap().is_none());
+        store_key(home, "a", &SecretString::from("k1")).unwrap();
+        store_key(home, "b", &SecretString::from("k2")).unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::metadata(home.join(FILE_NAME)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        assert!(remove_key(home, "a").unwrap());
+        assert!(!remove_key(home, "a").unwrap());
+        assert_eq!(stored_key(home, "b").unwrap().unwrap().expose_secret(), "k2");
+    }
+
+    #[test]
+    fn a_broken_key_file_is_reported_without_its_text() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join(FILE_NAME), "api_key = sk-secret").unwrap();
+        let error = stored_key(home.path(), "a").unwrap_err().to_string();
+        assert!(!error.contains("sk-secret"), "{error}");
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! Encoders read an [`Endpoint`] and nothing else: no configuration, no environment.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::provider::ApiMode;
 use crate::provider::credentials::KeyRing;
+use crate::provider::scripted::Script;
 
 /// A provider and a model, resolved.
 #[derive(Clone, Debug)]
@@ -36,14 +36,14 @@ pub struct Endpoint {
     pub max_output_tokens: Option<u64>,
     /// How hard the model should think: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`.
     pub reasoning_effort: Option<String>,
-    /// The script of the scripted mode; `None` plays the embedded one.
-    pub script: Option<PathBuf>,
+    /// What the scripted mode plays; `None` in every other mode.
+    pub script: Option<Arc<Script>>,
     /// What recovery has switched for the rest of the session.
     pub adjustments: Adjustments,
 }
 
 /// Where a server differs from the norm of its wire format, all settled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerQuirks {
     /// How an assistant message without text is written.
     pub empty_content: EmptyContent,
@@ -262,5 +262,47 @@ impl Endpoint {
     #[must_use]
     pub fn id(&self) -> String {
         format!("{}/{}", self.provider, self.model)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    //! Endpoints for the tests of this and other modules.
+
+    use super::*;
+    use crate::provider::redact::Redactor;
+
+    /// An endpoint that nothing answers at.
+    pub(crate) fn endpoint(provider: &str, model: &str) -> Endpoint {
+        Endpoint {
+            provider: provider.into(),
+            model: model.into(),
+            mode: ApiMode::ChatCompletions,
+            base_url: format!("http://{provider}.test/v1"),
+            keys: Arc::new(KeyRing::new(provider, Vec::new(), None, Redactor::default())),
+            headers: Vec::new(),
+            quirks: ServerQuirks::default(),
+            timeouts: Timeouts::default(),
+            retry: RetryPolicy::default(),
+            context_window: 128_000,
+            max_output_tokens: None,
+            reasoning_effort: None,
+            script: None,
+            adjustments: Adjustments::default(),
+        }
+    }
+
+    #[test]
+    fn the_smallest_limit_counts() {
+        let mut endpoint = endpoint("p", "m");
+        assert_eq!(endpoint.output_limit(None), None);
+        endpoint.max_output_tokens = Some(100);
+        assert_eq!((endpoint.output_limit(None), endpoint.output_limit(Some(50))), (Some(100), Some(50)));
+        endpoint.adjustments.output_cap = Some(40);
+        assert_eq!((endpoint.output_limit(None), endpoint.output_limit(Some(50))), (Some(40), Some(40)));
+        endpoint.adjustments.context_window = Some(500_000);
+        assert_eq!(endpoint.window(), 128_000);
+        endpoint.adjustments.context_window = Some(8_192);
+        assert_eq!(endpoint.window(), 8_192);
     }
 }

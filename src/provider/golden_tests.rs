@@ -141,7 +141,12 @@ pub(super) fn endpoint(mode: ApiMode, model: &str) -> Endpoint {
         model: model.into(),
         mode,
         base_url: String::new(),
-        keys: std::sync::Arc::new(credentials::KeyRing::new(Vec::new())),
+        keys: std::sync::Arc::new(credentials::KeyRing::new(
+            "p",
+            Vec::new(),
+            None,
+            crate::provider::redact::Redactor::default(),
+        )),
         headers: Vec::new(),
         quirks: endpoint::ServerQuirks::default(),
         timeouts: endpoint::Timeouts::default(),

@@ -11,20 +11,30 @@ use crate::message::{AssistantMessage, Message, Usage};
 use crate::tool::ToolSpec;
 
 pub mod anthropic_messages;
+pub mod catalog;
+pub mod chain;
 pub mod chat_completions;
+pub mod classify;
 pub mod credentials;
 pub mod decoder;
 mod draft;
 pub mod endpoint;
+mod format;
 #[cfg(test)]
 mod golden_tests;
+pub mod http;
 pub mod json;
 mod loose;
 pub mod normalize;
+pub mod recovery;
+pub mod redact;
+pub mod retry_after;
 mod schema;
 pub mod scripted;
 pub mod sse;
+pub mod stream;
 mod think;
+pub mod url;
 
 pub use decoder::{DecodeError, Decoder};
 pub use endpoint::Endpoint;

@@ -1,0 +1,165 @@
+//! The models of a session in the order they are tried, and what has been learned about each.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::provider::Endpoint;
+use crate::provider::endpoint::Adjustments;
+
+/// The session's model and its fallbacks. Kept by the session, changed by recovery.
+///
+/// A fallback lasts for the rest of the turn: the next one begins with the first model that does not rest.
+#[derive(Debug)]
+pub struct FallbackChain {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    current: Entry,
+    current_at: usize,
+    /// All entries but the current one, by position.
+    others: Vec<(usize, Entry)>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    endpoint: Arc<Endpoint>,
+    rests_until: Option<Instant>,
+}
+
+impl Entry {
+    fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint: Arc::new(endpoint), rests_until: None }
+    }
+
+    fn is_awake(&self, now: Instant) -> bool {
+        self.rests_until.is_none_or(|until| until <= now)
+    }
+}
+
+impl FallbackChain {
+    /// A chain that begins with `primary`.
+    #[must_use]
+    pub fn new(primary: Endpoint, fallbacks: Vec<Endpoint>) -> Self {
+        let others = fallbacks.into_iter().map(Entry::new).enumerate().map(|(at, entry)| (at + 1, entry)).collect();
+        Self { state: Mutex::new(State { current: Entry::new(primary), current_at: 0, others }) }
+    }
+
+    /// The model to call now.
+    #[must_use]
+    pub fn current(&self) -> Arc<Endpoint> {
+        Arc::clone(&self.lock().current.endpoint)
+    }
+
+    /// Begins a turn with the first model that does not rest; when all do, with the primary.
+    pub fn begin_turn(&self) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        let awake = |(_, entry): &&(usize, Entry)| entry.is_awake(now);
+        let first = state.others.iter().filter(awake).map(|(at, _)| *at).min();
+        let primary_or_current = if state.current.is_awake(now) { state.current_at } else { usize::MAX };
+        let best = first.unwrap_or(usize::MAX).min(primary_or_current);
+        state.select(if best == usize::MAX { 0 } else { best });
+    }
+
+    /// Goes on with the next model that does not rest and is not the failed one under another name. Returns it.
+    pub fn fall_back(&self, rest: Option<Duration>) -> Option<Arc<Endpoint>> {
+        let now = Instant::now();
+        let mut state = self.lock();
+        if let Some(rest) = rest {
+            state.current.rests_until = now.checked_add(rest);
+        }
+        let failed = Arc::clone(&state.current.endpoint);
+        let at = state.current_at;
+        let usable = |(position, entry): &&(usize, Entry)| {
+            *position > at && entry.is_awake(now) && !is_same(&entry.endpoint, &failed)
+        };
+        let next = state.others.iter().filter(usable).map(|(position, _)| *position).min()?;
+        state.select(next);
+        Some(Arc::clone(&state.current.endpoint))
+    }
+
+    /// Changes what is sent to the current model from now on. Returns whether that changed anything.
+    pub fn adjust(&self, change: impl FnOnce(&mut Adjustments)) -> bool {
+        let mut state = self.lock();
+        let mut endpoint = Endpoint::clone(&state.current.endpoint);
+        change(&mut endpoint.adjustments);
+        let has_changed = endpoint.adjustments != state.current.endpoint.adjustments;
+        state.current.endpoint = Arc::new(endpoint);
+        has_changed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn select(&mut self, position: usize) {
+        let current_at = self.current_at;
+        if let Some((at, entry)) = self.others.iter_mut().find(|(at, _)| *at == position) {
+            std::mem::swap(&mut self.current, entry);
+            *at = current_at;
+            self.current_at = position;
+        }
+    }
+}
+
+/// The same model of the same provider or at the same address fails the same way.
+fn is_same(one: &Endpoint, other: &Endpoint) -> bool {
+    one.model == other.model && (one.provider == other.provider || one.base_url == other.base_url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::endpoint::tests::endpoint;
+
+    fn chain() -> FallbackChain {
+        FallbackChain::new(endpoint("p", "m"), vec![endpoint("p", "m"), endpoint("f", "n"), endpoint("g", "o")])
+    }
+
+    fn current(chain: &FallbackChain) -> String {
+        chain.current().id()
+    }
+
+    #[test]
+    fn the_same_model_again_is_skipped_and_the_end_is_the_end() {
+        let chain = chain();
+        assert_eq!(chain.fall_back(None).unwrap().id(), "f/n");
+        assert_eq!(chain.fall_back(None).unwrap().id(), "g/o");
+        assert!(chain.fall_back(None).is_none());
+        assert_eq!(current(&chain), "g/o");
+    }
+
+    #[test]
+    fn a_turn_begins_with_the_primary_again() {
+        let chain = chain();
+        chain.fall_back(None);
+        chain.begin_turn();
+        assert_eq!(current(&chain), "p/m");
+        assert_eq!(chain.fall_back(None).unwrap().id(), "f/n", "a failed one is eligible again");
+    }
+
+    #[test]
+    fn a_resting_primary_is_left_alone() {
+        let chain = FallbackChain::new(endpoint("p", "m"), vec![endpoint("f", "n")]);
+        chain.fall_back(Some(Duration::from_secs(60)));
+        chain.begin_turn();
+        assert_eq!(current(&chain), "f/n");
+        chain.fall_back(Some(Duration::from_secs(60)));
+        chain.begin_turn();
+        assert_eq!(current(&chain), "p/m", "when all rest, the primary");
+    }
+
+    #[test]
+    fn what_was_learned_stays_with_its_model() {
+        let chain = FallbackChain::new(endpoint("p", "m"), vec![endpoint("f", "n")]);
+        assert!(chain.adjust(|adjustments| adjustments.strip_reasoning = true));
+        assert!(!chain.adjust(|adjustments| adjustments.strip_reasoning = true));
+        assert!(!chain.fall_back(None).unwrap().adjustments.strip_reasoning);
+        chain.begin_turn();
+        assert!(chain.current().adjustments.strip_reasoning);
+    }
+}
