@@ -293,6 +293,9 @@ pub struct RuleConfig {
     /// For file tools: a path glob, relative to the workspace or absolute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// For `web_fetch`: a host, or `*.` and a domain for the hosts below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 /// What a rule does.

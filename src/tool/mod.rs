@@ -182,6 +182,8 @@ pub enum Access {
     },
     /// Talks to a host.
     Fetch(String),
+    /// Calls something whose effect nobody here can know (a tool of an MCP server), by name.
+    External(String),
 }
 
 /// Something to show beside a call.

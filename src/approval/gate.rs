@@ -1,0 +1,275 @@
+//! The gate of one session.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use crate::config::{Mode, RuleConfig, RuleEffect};
+use crate::tool::{Access, CallPlan};
+
+use super::case::Case;
+use super::digest::{Digest, Subject};
+use super::display;
+use super::need::{Findings, NeedKind};
+use super::place::Places;
+use super::remembered::{Remembered, RememberedRules, RulesError};
+use super::rule::Rule;
+use super::subject::subject;
+use super::verdict::{HookVerdict, Judgement, Offer, Question, Scope, Verdict};
+
+/// Reasons listed in one question; the rest is counted.
+const MAX_REASONS: usize = 8;
+
+/// What a gate is made from.
+#[derive(Debug)]
+pub struct GateSetup {
+    /// The mode at start.
+    pub mode: Mode,
+    /// Rules of the user's configuration.
+    pub rules: Vec<RuleConfig>,
+    /// The store of remembered rules, shared by all sessions.
+    pub remembered: Arc<RememberedRules>,
+    /// The session's folders and the places that need care.
+    pub places: Places,
+    /// Whether commands run in the sandbox.
+    pub sandbox: SandboxState,
+}
+
+/// Whether commands run in the sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SandboxState {
+    /// They do: the kernel holds what they can reach.
+    On,
+    /// They do not.
+    #[default]
+    Off,
+}
+
+/// The gate of one session, shared by its turns.
+#[derive(Debug)]
+pub struct Gate {
+    places: Places,
+    configured: Vec<Rule>,
+    remembered: Arc<RememberedRules>,
+    sandbox: SandboxState,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    mode: Mode,
+    session: Vec<Rule>,
+    /// Counts changes that can make a verdict stricter; part of every digest.
+    epoch: u64,
+    /// The remembered rules that are compiled, as the store gave them.
+    seen: Arc<[Remembered]>,
+    compiled: Vec<Rule>,
+}
+
+impl Gate {
+    /// A gate for a session.
+    #[must_use]
+    pub fn new(setup: GateSetup) -> Self {
+        let configured = setup.rules.iter().map(|rule| Rule::new(rule, &setup.places)).collect();
+        Self {
+            places: setup.places,
+            configured,
+            remembered: setup.remembered,
+            sandbox: setup.sandbox,
+            state: Mutex::new(State {
+                mode: setup.mode,
+                session: Vec::new(),
+                epoch: 0,
+                seen: Arc::new([]),
+                compiled: Vec::new(),
+            }),
+        }
+    }
+
+    /// Judges a prepared call. To be asked after the last rewrite of its arguments.
+    #[must_use]
+    pub fn judge(&self, tool: &str, arguments: &Value, plan: &CallPlan, hook: &HookVerdict) -> Judgement {
+        let (mode, rules, epoch) = self.snapshot();
+        let case = Case { tool, arguments, plan, places: &self.places, rules: &rules };
+        let digest = self.subject(&case, epoch);
+        let findings = case.findings();
+        let verdict = self.verdict(&case, mode, hook, findings);
+        Judgement { verdict, digest }
+    }
+
+    /// The digest of a call as things stand now. An approval holds only while it stays the same.
+    #[must_use]
+    pub fn digest(&self, tool: &str, arguments: &Value, plan: &CallPlan) -> Digest {
+        let (_, rules, epoch) = self.snapshot();
+        self.subject(&Case { tool, arguments, plan, places: &self.places, rules: &rules }, epoch)
+    }
+
+    /// Remembers an offer that the user took.
+    ///
+    /// # Errors
+    /// When `rules.toml` cannot be changed. The grant then holds for the session.
+    pub fn grant(&self, offer: &Offer, scope: Scope) -> Result<(), RulesError> {
+        self.remember(offer.rules.clone(), scope)
+    }
+
+    /// Remembers that the user never wants this.
+    ///
+    /// # Errors
+    /// When `rules.toml` cannot be changed. The refusal then holds for the session.
+    pub fn refuse(&self, offer: &Offer) -> Result<(), RulesError> {
+        let rules = offer.rules.iter().map(|rule| RuleConfig { effect: RuleEffect::Deny, ..rule.clone() }).collect();
+        self.remember(rules, Scope::Always)
+    }
+
+    /// The mode.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.lock().mode
+    }
+
+    /// Changes the mode. Only the client may ask for this.
+    pub fn set_mode(&self, mode: Mode) {
+        let mut state = self.lock();
+        if state.mode != mode {
+            state.mode = mode;
+            state.epoch += 1;
+        }
+    }
+
+    /// The store of remembered rules.
+    #[must_use]
+    pub fn remembered(&self) -> &RememberedRules {
+        &self.remembered
+    }
+
+    /// The session's places.
+    #[must_use]
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn subject(&self, case: &Case<'_>, epoch: u64) -> Digest {
+        let subject = Subject {
+            tool: case.tool,
+            arguments: case.arguments,
+            plan: case.plan,
+            cwd: self.places.cwd(),
+            real_paths: &case.real_paths(),
+            epoch,
+        };
+        subject.digest()
+    }
+
+    /// The mode, every rule in force, and the epoch.
+    fn snapshot(&self) -> (Mode, Vec<Rule>, u64) {
+        let (remembered, _) = self.remembered.list();
+        let mut state = self.lock();
+        if !Arc::ptr_eq(&remembered, &state.seen) {
+            let ours = |rule: &&Remembered| rule.workspace == self.places.cwd();
+            state.compiled = remembered.iter().filter(ours).map(|rule| Rule::new(&rule.rule, &self.places)).collect();
+            let is_lost = state.seen.iter().any(|rule| !remembered.contains(rule));
+            let is_denied =
+                remembered.iter().any(|rule| rule.rule.effect == RuleEffect::Deny && !state.seen.contains(rule));
+            state.epoch += u64::from(is_lost || is_denied);
+            state.seen = remembered;
+        }
+        let rules = self.configured.iter().chain(&state.session).chain(&state.compiled).cloned().collect();
+        (state.mode, rules, state.epoch)
+    }
+
+    fn remember(&self, rules: Vec<RuleConfig>, scope: Scope) -> Result<(), RulesError> {
+        let stored = match scope {
+            Scope::Session => Ok(()),
+            Scope::Always => self.remembered.add(&rules, self.places.cwd()),
+        };
+        let compiled: Vec<Rule> = rules.iter().map(|rule| Rule::new(rule, &self.places)).collect();
+        let mut state = self.lock();
+        state.epoch += u64::from(compiled.iter().any(|rule| rule.effect != RuleEffect::Allow));
+        if scope == Scope::Session || stored.is_err() {
+            state.session.extend(compiled);
+        }
+        stored
+    }
+
+    /// Floor, deny, hook, ask rules, allow rules (already applied), mode, question: in this order.
+    fn verdict(&self, case: &Case<'_>, mode: Mode, hook: &HookVerdict, findings: Findings) -> Verdict {
+        if let Some(reason) = findings.floor.or(findings.denied) {
+            return block(&reason);
+        }
+        if let HookVerdict::Block(reason) = hook {
+            return block(reason);
+        }
+        if let (Mode::Plan, Some(change)) = (mode, &findings.change) {
+            return block(&format!("plan mode only reads, and this {change}"));
+        }
+        if let (Mode::FullAccess, Some(reason)) = (mode, &findings.unchecked) {
+            return block(reason);
+        }
+        let is_asked = !findings.asked.is_empty() || matches!(hook, HookVerdict::Ask(_));
+        let mut reasons: Vec<String> = Vec::new();
+        if let HookVerdict::Ask(prompt) = hook {
+            reasons.push(display::escape(prompt));
+        }
+        reasons.extend(findings.asked.iter().map(|rule| display::escape(&format!("an ask rule wants it: {rule}"))));
+        let mut has_always = false;
+        for need in findings.needs {
+            match self.passes(mode, need.kind) {
+                Passage::Open => {}
+                Passage::Asked => {
+                    has_always |= need.kind == NeedKind::Always;
+                    reasons.push(need.reason);
+                }
+                Passage::Shut => return block(&need.reason),
+            }
+        }
+        if reasons.is_empty() {
+            return Verdict::Allow { because: because(mode, &findings.allowed_by, findings.change.is_some()) };
+        }
+        let is_steering = case.plan.access.iter().all(|access| matches!(access, Access::Write(_)));
+        let remember = if is_asked || (has_always && !is_steering) { None } else { Offer::of(case) };
+        Verdict::Ask(Question { reasons: bounded(reasons), subject: subject(case), remember })
+    }
+
+    fn passes(&self, mode: Mode, kind: NeedKind) -> Passage {
+        let is_contained = mode == Mode::Auto && self.sandbox == SandboxState::On;
+        match (mode, kind) {
+            (Mode::FullAccess, _) => Passage::Open,
+            (Mode::Auto, NeedKind::LinkedEdit) => Passage::Shut,
+            (Mode::Auto | Mode::AcceptEdits, NeedKind::WorkspaceEdit) => Passage::Open,
+            (_, NeedKind::Command | NeedKind::CommandRead) if is_contained => Passage::Open,
+            _ => Passage::Asked,
+        }
+    }
+}
+
+enum Passage {
+    Open,
+    Asked,
+    Shut,
+}
+
+fn block(reason: &str) -> Verdict {
+    Verdict::Block { reason: display::escape(reason) }
+}
+
+fn because(mode: Mode, allowed_by: &[String], is_change: bool) -> String {
+    match allowed_by.first() {
+        Some(rule) => format!("an allow rule covers it: {}", display::escape(rule)),
+        None if is_change => format!("the mode {} lets it pass", mode.as_str()),
+        None => "it only reads".to_owned(),
+    }
+}
+
+fn bounded(mut reasons: Vec<String>) -> Vec<String> {
+    reasons.dedup();
+    if reasons.len() > MAX_REASONS {
+        let more = reasons.len() - MAX_REASONS;
+        reasons.truncate(MAX_REASONS);
+        reasons.push(format!("and {more} more reasons"));
+    }
+    reasons
+}

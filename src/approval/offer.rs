@@ -1,0 +1,168 @@
+//! What a user may have remembered with an answer: the narrowest rule that is of use.
+
+use std::path::Path;
+
+use crate::config::{RuleConfig, RuleEffect};
+use crate::tool::Access;
+
+use super::case::{Case, host};
+use super::command::peel;
+use super::danger;
+use super::place::{Spot, Standing};
+use super::program;
+use super::rule::quote;
+use super::shell::{self, Plainness, SHELLS, interpreter, program_name};
+
+/// Programs whose subcommand says what they do: a rule keeps program and subcommand.
+const WITH_SUBCOMMAND: [&str; 30] = [
+    "cargo",
+    "git",
+    "npm",
+    "pnpm",
+    "yarn",
+    "bun",
+    "deno",
+    "go",
+    "pip",
+    "pip3",
+    "uv",
+    "poetry",
+    "docker",
+    "podman",
+    "kubectl",
+    "gh",
+    "dotnet",
+    "swift",
+    "mix",
+    "rake",
+    "bundle",
+    "composer",
+    "gradle",
+    "./gradlew",
+    "mvn",
+    "make",
+    "just",
+    "task",
+    "terraform",
+    "helm",
+];
+
+/// Programs that only hand on to what their next words name, so that two words say too little.
+const RUNNERS: [&str; 6] = ["run", "exec", "x", "dlx", "task", "tool"];
+
+impl super::verdict::Offer {
+    /// The offer for a call, when every part of it can be remembered safely.
+    pub(super) fn of(case: &Case<'_>) -> Option<Self> {
+        let mut rules = Vec::new();
+        let mut covers = Vec::new();
+        for access in &case.plan.access {
+            match access {
+                Access::Read(path) | Access::Write(path) => {
+                    let spot = case.places.spot(case.places.cwd(), path);
+                    file(case, access, &spot, &mut rules, &mut covers)?;
+                }
+                Access::Execute { command, .. } => commands(case, command, &mut rules, &mut covers)?,
+                Access::Fetch(address) => {
+                    let host = host(address);
+                    covers.push(format!("fetches from {host}"));
+                    rules.push(RuleConfig { host: Some(host), ..rule(case.tool) });
+                }
+                Access::External(_) => {
+                    covers.push(format!("calls of {}", case.tool));
+                    rules.push(rule(case.tool));
+                }
+            }
+        }
+        if rules.is_empty() {
+            return None;
+        }
+        covers.dedup();
+        Some(Self::new(rules, &covers.join(", ")))
+    }
+}
+
+fn rule(tool: &str) -> RuleConfig {
+    RuleConfig { effect: RuleEffect::Allow, tool: tool.to_owned(), command: None, path: None, host: None }
+}
+
+fn file(
+    case: &Case<'_>,
+    access: &Access,
+    spot: &Spot,
+    rules: &mut Vec<RuleConfig>,
+    covers: &mut Vec<String>,
+) -> Option<()> {
+    if case.places.standing(spot) == Standing::Secret {
+        return None;
+    }
+    let path = spot.real.to_str()?;
+    if path.contains(['*', '?', '[', '{']) {
+        return None;
+    }
+    let (verb, tools): (&str, &[&str]) = match access {
+        Access::Write(_) => ("edits of", &["write_file", "patch"]),
+        _ => ("reads of", &["read_file", "search_files"]),
+    };
+    let tools = if tools.contains(&case.tool) { tools } else { &[case.tool] };
+    rules.extend(tools.iter().map(|tool| RuleConfig { path: Some(path.to_owned()), ..rule(tool) }));
+    covers.push(format!("{verb} {}", below(case, &spot.real)));
+    Some(())
+}
+
+fn below<'a>(case: &Case<'_>, path: &'a Path) -> std::borrow::Cow<'a, str> {
+    path.strip_prefix(case.places.cwd()).unwrap_or(path).to_string_lossy()
+}
+
+/// One rule per plain command that is not read-only; nothing when one of them may not be remembered.
+fn commands(case: &Case<'_>, text: &str, rules: &mut Vec<RuleConfig>, covers: &mut Vec<String>) -> Option<()> {
+    let Plainness::Plain(commands) = shell::analyse(text).plain else { return None };
+    for command in &commands {
+        let Some(inner) = peel(command) else { continue };
+        let assessment = program::assess(&inner);
+        if assessment.is_read_only {
+            continue;
+        }
+        let folders = [case.places.cwd().to_path_buf()];
+        if !assessment.objections.is_empty() || !danger::objections(&inner, case.places, &folders).is_empty() {
+            return None;
+        }
+        let pattern = narrowest(&inner.literals()?)?;
+        if !rules.iter().any(|rule| rule.command.as_ref() == Some(&pattern)) {
+            covers.push(format!("`{pattern}`"));
+            rules.push(RuleConfig { command: Some(pattern), ..rule(case.tool) });
+        }
+    }
+    Some(())
+}
+
+/// The pattern for one command: program and subcommand with any arguments where that says what it
+/// does, else exactly these words. Never one for a shell, a wrapper or a bare interpreter.
+fn narrowest(words: &[&str]) -> Option<String> {
+    let program = *words.first()?;
+    let name = program_name(program);
+    let is_shell = SHELLS.contains(&name.as_str()) || shell::is_wrapper(&name);
+    if is_shell || words.len() > 64 || words.iter().any(|word| word.len() > 512 || word.contains('\n')) {
+        return None;
+    }
+    let keep = match words.get(1) {
+        Some(first) if WITH_SUBCOMMAND.contains(&program) && is_subcommand(first) => {
+            let is_runner = RUNNERS.contains(first);
+            if is_runner && !words.get(2).is_some_and(|word| is_subcommand(word)) {
+                words.len()
+            } else {
+                2 + usize::from(is_runner)
+            }
+        }
+        // The script, with any arguments.
+        Some(script) if interpreter(&name).is_some() && !script.starts_with('-') => 2,
+        _ => words.len(),
+    };
+    let kept: Vec<String> = words.iter().take(keep).map(|word| quote(word)).collect();
+    let is_exact = keep >= words.len() && !WITH_SUBCOMMAND.contains(&program);
+    Some(if is_exact { kept.join(" ") } else { format!("{} *", kept.join(" ")) })
+}
+
+fn is_subcommand(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic())
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':' | '.'))
+}

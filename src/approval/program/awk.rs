@@ -1,0 +1,63 @@
+//! `awk`: asks, but for one-liners that can neither run nor write anything.
+
+use super::Assessment;
+use crate::approval::shell::{Word, WordKind};
+
+/// Names that reach a command, a file or the environment.
+const REACHING: [&str; 12] =
+    ["system", "getline", "close", "fflush", "ENVIRON", "ARGV", "PROCINFO", "extension", "load", "include", "@", "`"];
+
+pub(super) fn assess(arguments: &[Word]) -> Assessment {
+    let mut out = Assessment { is_read_only: true, ..Assessment::default() };
+    let mut rest = arguments.iter();
+    let mut script: Option<&Word> = None;
+    while let Some(word) = rest.next() {
+        match word.text.as_str() {
+            _ if script.is_some() => out.paths.push(word.clone()),
+            "-F" => {
+                rest.next();
+            }
+            text if text.starts_with("-F") => {}
+            "-v" => {
+                let value = rest.next().map(|word| word.text.as_str()).unwrap_or_default();
+                if !value.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_lowercase())) {
+                    out.refuse("sets a variable that can matter", value);
+                }
+            }
+            text if text.starts_with('-') => out.refuse("`awk` options can run files", text),
+            _ => script = Some(word),
+        }
+    }
+    let is_plain = script.is_some_and(|word| word.kind == WordKind::Literal && is_plain(&word.text));
+    // A word such as `x=1` among the files sets a variable.
+    if !is_plain || out.paths.iter().any(|word| word.text.contains('=') || word.kind == WordKind::Unknown) {
+        out.refuse("`awk` can run programs and write files", "awk");
+    }
+    out
+}
+
+/// True for a script in which no output can be redirected. `>` and `|` may stand only in patterns, and
+/// only where no string could hide where a pattern ends.
+fn is_plain(script: &str) -> bool {
+    if REACHING.iter().any(|name| script.contains(name)) {
+        return false;
+    }
+    if !script.contains(['>', '|']) {
+        return true;
+    }
+    if script.contains(['"', '\\', '#']) || script.matches('/').count() > 2 {
+        return false;
+    }
+    let mut depth = 0_i32;
+    for c in script.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            '>' | '|' if depth != 0 => return false,
+            '/' if script.contains(['{', '}']) && depth != 0 => return false,
+            _ => {}
+        }
+    }
+    let in_regex = script.split('/').nth(1).unwrap_or_default();
+    !in_regex.contains(['{', '}'])
+}

@@ -1,0 +1,256 @@
+//! `git`: the subcommands that only read, without the options that run or write.
+
+use super::Assessment;
+use crate::approval::shell::{Word, WordKind};
+
+/// Subcommands that read whatever their operands.
+const READS: [&str; 31] = [
+    "status",
+    "log",
+    "diff",
+    "show",
+    "blame",
+    "annotate",
+    "shortlog",
+    "describe",
+    "rev-parse",
+    "rev-list",
+    "ls-files",
+    "ls-tree",
+    "cat-file",
+    "name-rev",
+    "merge-base",
+    "grep",
+    "for-each-ref",
+    "show-ref",
+    "diff-tree",
+    "diff-index",
+    "diff-files",
+    "whatchanged",
+    "cherry",
+    "range-diff",
+    "check-ignore",
+    "check-attr",
+    "count-objects",
+    "version",
+    "show-branch",
+    "var",
+    "verify-pack",
+];
+
+/// Options (of any subcommand) that run a program, write a file or look outside the repository.
+const REFUSED: [&str; 20] = [
+    "--ext-diff",
+    "--textconv",
+    "--filters",
+    "--output",
+    "--open-files-in-pager",
+    "--no-index",
+    "--exec",
+    "--upload-pack",
+    "--receive-pack",
+    "--show-signature",
+    "--config-env",
+    "--exec-path",
+    "--git-dir",
+    "--work-tree",
+    "--paginate",
+    "--contents",
+    "--edit",
+    "--edit-description",
+    "--ignore-revs-file",
+    "--namespace",
+];
+
+/// Settings that change only how the output looks.
+const PLAIN_SETTINGS: [&str; 7] = [
+    "color.ui=",
+    "core.quotepath=",
+    "core.quotePath=",
+    "core.pager=cat",
+    "log.showSignature=false",
+    "diff.color=",
+    "pager.",
+];
+
+pub(super) fn assess(arguments: &[Word]) -> Assessment {
+    let mut out = Assessment { is_read_only: true, ..Assessment::default() };
+    let Some(rest) = global_options(arguments, &mut out) else {
+        out.is_read_only = false;
+        return out;
+    };
+    let [subcommand, rest @ ..] = rest else {
+        out.is_read_only = false;
+        return out;
+    };
+    let Some(name) = subcommand.as_literal() else {
+        out.refuse("its subcommand is only known when it runs", &subcommand.text);
+        return out;
+    };
+    for word in rest {
+        check_word(name, word, &mut out);
+    }
+    if !READS.contains(&name) && !is_listing(name, rest) {
+        out.is_read_only = false;
+    }
+    out
+}
+
+/// The words from the subcommand on. `None` when an option before it is not understood.
+fn global_options<'a>(arguments: &'a [Word], out: &mut Assessment) -> Option<&'a [Word]> {
+    let mut rest = arguments;
+    while let [word, more @ ..] = rest {
+        match word.text.as_str() {
+            "-C" => {
+                let (folder, more) = more.split_first()?;
+                out.paths.push(folder.clone());
+                rest = more;
+            }
+            "-c" => {
+                let (setting, more) = more.split_first()?;
+                if !PLAIN_SETTINGS.iter().any(|plain| setting.text.starts_with(plain))
+                    || setting.text.starts_with("pager.") && !setting.text.ends_with("=false")
+                {
+                    out.refuse("`-c` changes git's settings, which can run programs", "-c");
+                }
+                rest = more;
+            }
+            "--no-pager"
+            | "-P"
+            | "--no-optional-locks"
+            | "--literal-pathspecs"
+            | "--no-replace-objects"
+            | "--icase-pathspecs" => {
+                rest = more;
+            }
+            text if text.starts_with('-') => {
+                let reason = if matches!(text, "-p" | "--paginate") { "runs a pager" } else { "changes how git runs" };
+                out.refuse(&format!("`{text}` {reason}"), text);
+                rest = more;
+            }
+            _ => return Some(rest),
+        }
+    }
+    Some(rest)
+}
+
+fn check_word(subcommand: &str, word: &Word, out: &mut Assessment) {
+    let text = word.text.as_str();
+    if word.kind == WordKind::Unknown {
+        return out.refuse("uses options that are only known when it runs", text);
+    }
+    let name = text.split_once('=').map_or(text, |(name, _)| name);
+    let is_refused = name.starts_with("--")
+        && name.len() > 2
+        && REFUSED.iter().any(|refused| *refused == name || refused.starts_with(name));
+    let opens_pager = subcommand == "grep" && name.starts_with("-O");
+    if is_refused || opens_pager {
+        return out.refuse(&format!("`{name}` does more than read"), text);
+    }
+    if text.contains("%G") {
+        return out.refuse("its format runs a signature check", text);
+    }
+    let value = text.split_once('=').map_or(text, |(_, value)| value);
+    let leads_out = |text: &str| text.starts_with(['/', '~']) || text.split('/').any(|part| part == "..");
+    if leads_out(value) && !value.starts_with("~") || value.starts_with("~/") {
+        out.paths.push(Word { text: value.to_owned(), kind: word.kind });
+    } else if !text.starts_with('-') {
+        let file = text.rsplit_once(':').map_or(text, |(_, file)| file);
+        out.paths.push(Word { text: file.to_owned(), kind: word.kind });
+    }
+}
+
+/// Subcommands that read when they are only asked to list.
+fn is_listing(name: &str, rest: &[Word]) -> bool {
+    let texts: Vec<&str> = rest.iter().map(|word| word.text.as_str()).collect();
+    let operands = || texts.iter().filter(|text| !text.starts_with('-'));
+    let only_options = |allowed: &[&str]| {
+        texts.iter().all(|text| {
+            let name = text.split_once('=').map_or(*text, |(name, _)| name);
+            allowed.contains(&name)
+        })
+    };
+    match name {
+        "branch" => {
+            let asks = ["--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"];
+            let shows = [
+                "-a",
+                "-r",
+                "-v",
+                "-vv",
+                "-av",
+                "-avv",
+                "-rv",
+                "--all",
+                "--remotes",
+                "--verbose",
+                "--show-current",
+                "--sort",
+                "--format",
+                "--column",
+                "--no-column",
+                "--color",
+                "--no-color",
+                "--ignore-case",
+                "-i",
+            ];
+            let asking = texts.iter().any(|text| asks.contains(&text.split_once('=').map_or(*text, |(name, _)| name)));
+            let options_known = texts.iter().filter(|text| text.starts_with('-')).all(|text| {
+                let name = text.split_once('=').map_or(*text, |(name, _)| name);
+                asks.contains(&name) || shows.contains(&name)
+            });
+            options_known && (asking || operands().count() == 0)
+        }
+        "tag" => {
+            let listing =
+                ["-l", "--list", "-n", "--contains", "--points-at", "--merged", "--sort", "--format", "--column"];
+            let asks = texts.is_empty()
+                || texts.iter().any(|text| listing.contains(&text.split_once('=').map_or(*text, |(name, _)| name)));
+            asks && texts.iter().filter(|text| text.starts_with('-')).all(|text| {
+                let name = text.split_once('=').map_or(*text, |(name, _)| name);
+                listing.contains(&name) || name.trim_start_matches("-n").chars().all(|c| c.is_ascii_digit())
+            })
+        }
+        "remote" => {
+            only_options(&["-v", "--verbose"]) || matches!(texts.as_slice(), ["get-url", ..]) && operands().count() == 2
+        }
+        "stash" => matches!(texts.first(), Some(&("list" | "show"))),
+        "worktree" => matches!(texts.first(), Some(&"list")),
+        "reflog" => {
+            texts.is_empty()
+                || matches!(texts.first(), Some(&"show"))
+                || texts.iter().all(|t| t.starts_with("-n") || t.starts_with("--format"))
+        }
+        "submodule" => matches!(texts.as_slice(), ["status"] | ["status", "--recursive"]),
+        "notes" => matches!(texts.first(), Some(&("list" | "show"))),
+        "symbolic-ref" => operands().count() == 1 && only_options_or_operands(&texts, &["--short", "-q", "--quiet"]),
+        "bisect" => matches!(texts.as_slice(), ["log"]),
+        "config" => is_config_query(&texts),
+        _ => false,
+    }
+}
+
+fn only_options_or_operands(texts: &[&str], allowed: &[&str]) -> bool {
+    texts.iter().all(|text| !text.starts_with('-') || allowed.contains(text))
+}
+
+fn is_config_query(texts: &[&str]) -> bool {
+    let scopes = [
+        "--global",
+        "--local",
+        "--system",
+        "--worktree",
+        "--show-origin",
+        "--show-scope",
+        "--name-only",
+        "-z",
+        "--null",
+    ];
+    let mut rest = texts.iter().filter(|text| !scopes.contains(text));
+    match rest.next() {
+        Some(&("--get" | "--get-all" | "--get-regexp" | "get")) => rest.all(|text| !text.starts_with('-')),
+        Some(&("--list" | "-l" | "list")) => rest.next().is_none(),
+        Some(key) => !key.starts_with('-') && key.contains('.') && rest.next().is_none(),
+        None => false,
+    }
+}

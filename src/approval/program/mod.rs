@@ -1,0 +1,301 @@
+//! What is known of programs that only read: which of their options do more than that, and which of
+//! their words are paths.
+//!
+//! A program that is not here counts as one that may do anything. An option that could run a program
+//! or write a file is named here even where it is rare, and so is every abbreviation of it.
+
+mod awk;
+mod find;
+mod git;
+mod sed;
+mod table;
+
+use super::shell::{Command, SHELLS, Word, WordKind, interpreter, program_name};
+
+/// What a plain command would do, as far as its words tell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Assessment {
+    /// True when the program, used like this, changes nothing and runs nothing.
+    pub(super) is_read_only: bool,
+    /// Words that are (or may be) paths it reads.
+    pub(super) paths: Vec<Word>,
+    /// What stands against running it under a rule that does not spell the same word.
+    pub(super) objections: Vec<Objection>,
+}
+
+/// Something a command does beyond what its program suggests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Objection {
+    /// For the question.
+    pub(super) reason: String,
+    /// The word that does it: a rule that spells it out lifts the objection.
+    pub(super) word: String,
+}
+
+impl Objection {
+    pub(super) fn new(reason: impl Into<String>, word: impl Into<String>) -> Self {
+        Self { reason: reason.into(), word: word.into() }
+    }
+}
+
+/// Which operands of a program are paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operands {
+    /// It takes none; with one it does something else.
+    Nothing,
+    /// They are text.
+    Text,
+    /// All of them.
+    Paths,
+    /// All but the first, which is a pattern or a script.
+    PatternThenPaths,
+    /// One at most; a second one is written to.
+    OnePath,
+}
+
+/// A program that only reads.
+struct Reader {
+    names: &'static [&'static str],
+    operands: Operands,
+    /// Options that take the next word, or the rest of theirs, as text that is no path.
+    text_options: &'static [&'static str],
+    /// Options that make the first operand a path, too.
+    pattern_options: &'static [&'static str],
+    /// Options that do more than read.
+    refused: &'static [&'static str],
+}
+
+/// Assesses a command whose words are plain.
+pub(super) fn assess(command: &Command) -> Assessment {
+    let Some(program) = command.words.first().and_then(Word::as_literal) else { return Assessment::default() };
+    let arguments = command.arguments();
+    let Some(name) = trusted_name(program) else { return unknown(program, arguments) };
+    if is_version_query(name, arguments) {
+        return Assessment { is_read_only: true, ..Assessment::default() };
+    }
+    match name {
+        "git" => return git::assess(arguments),
+        "find" => return find::assess(arguments),
+        "sed" => return sed::assess(arguments),
+        "awk" | "gawk" | "mawk" | "nawk" => return awk::assess(arguments),
+        "[" | "[[" | "test" => return test(arguments),
+        "command" => return command_query(arguments),
+        "read" => return read(arguments),
+        "ps" => return ps(arguments),
+        _ => {}
+    }
+    match table::READERS.iter().find(|reader| reader.names.contains(&name)) {
+        Some(reader) => assess_reader(reader, arguments),
+        None => unknown(program, arguments),
+    }
+}
+
+/// The bare name of a program that is found through `PATH` or lies in a system folder.
+fn trusted_name(program: &str) -> Option<&str> {
+    let bare = ["/usr/bin/", "/bin/", "/usr/local/bin/", "/usr/sbin/", "/sbin/"]
+        .iter()
+        .find_map(|folder| program.strip_prefix(folder))
+        .unwrap_or(program);
+    (!bare.contains('/')).then_some(bare)
+}
+
+/// A program nothing is known of, or that may do anything.
+fn unknown(program: &str, arguments: &[Word]) -> Assessment {
+    let name = program_name(program);
+    let mut objections = Vec::new();
+    if SHELLS.contains(&name.as_str()) {
+        // A rule for a shell would be a rule for everything: it must spell the script.
+        let script = arguments.iter().find(|word| !word.text.starts_with('-')).map_or("", |word| &word.text);
+        objections.push(Objection::new(format!("runs a script in `{name}`"), script));
+    } else if interpreter(&name).is_some() {
+        let code =
+            arguments.iter().find(|word| matches!(word.text.as_str(), "-c" | "-e" | "-E" | "-p" | "-r" | "--eval"));
+        objections.extend(code.map(|flag| Objection::new(format!("runs code given to `{name}`"), &flag.text)));
+    }
+    Assessment { objections, ..Assessment::default() }
+}
+
+/// `X --version` and the like, for programs where that is all they do.
+fn is_version_query(name: &str, arguments: &[Word]) -> bool {
+    let [flag] = arguments else { return false };
+    let Some(flag) = flag.as_literal() else { return false };
+    let asks = matches!(flag, "--version" | "-V" | "-v" | "version" | "-version" | "--help");
+    asks && table::VERSIONED.iter().any(|(known, flags)| *known == name && flags.contains(&flag))
+}
+
+fn assess_reader(reader: &Reader, arguments: &[Word]) -> Assessment {
+    let mut out = Assessment { is_read_only: true, ..Assessment::default() };
+    let mut operands: Vec<&Word> = Vec::new();
+    let mut has_pattern_option = false;
+    let mut only_operands = false;
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        let text = word.text.as_str();
+        if only_operands || !text.starts_with('-') || text == "-" {
+            if word.kind != WordKind::Literal && !reader.refused.is_empty() && !only_operands && may_be_option(word) {
+                out.refuse("uses options that are only known when it runs", text);
+            }
+            operands.push(word);
+            continue;
+        }
+        if text == "--" {
+            only_operands = true;
+            continue;
+        }
+        if word.kind == WordKind::Unknown {
+            out.refuse("uses options that are only known when it runs", text);
+            continue;
+        }
+        let options = if text.starts_with("--") { long_option(text) } else { short_options(reader, text) };
+        for option in options {
+            has_pattern_option |= reader.pattern_options.contains(&option.name.as_str());
+            if reader.refuses(&option.name) {
+                out.refuse(&format!("`{}` does more than read", option.name), text);
+            }
+            let takes_text = reader.text_options.contains(&option.name.as_str());
+            match option.value {
+                Some(value) if !takes_text => out.paths.extend(path_in_option(&value)),
+                None if takes_text => {
+                    rest.next();
+                }
+                _ => {}
+            }
+        }
+    }
+    reader.place_operands(&operands, has_pattern_option, &mut out);
+    out
+}
+
+impl Assessment {
+    fn refuse(&mut self, reason: &str, word: &str) {
+        self.is_read_only = false;
+        self.objections.push(Objection::new(reason, word));
+    }
+}
+
+impl Reader {
+    /// True for an option that does more than read, or an abbreviation of one.
+    fn refuses(&self, option: &str) -> bool {
+        self.refused.iter().any(|refused| {
+            *refused == option || (option.starts_with("--") && option.len() > 2 && refused.starts_with(option))
+        })
+    }
+
+    fn place_operands(&self, operands: &[&Word], has_pattern_option: bool, out: &mut Assessment) {
+        let paths = match self.operands {
+            Operands::Text => return,
+            Operands::Nothing => {
+                if let Some(word) = operands.first() {
+                    out.refuse("is given something to change", &word.text);
+                }
+                return;
+            }
+            Operands::Paths => operands,
+            Operands::PatternThenPaths if has_pattern_option => operands,
+            Operands::PatternThenPaths => operands.get(1..).unwrap_or_default(),
+            Operands::OnePath => {
+                if let Some(word) = operands.get(1) {
+                    out.refuse("writes its result to a file", &word.text);
+                }
+                operands
+            }
+        };
+        out.paths.extend(paths.iter().map(|word| (*word).clone()));
+    }
+}
+
+fn may_be_option(word: &Word) -> bool {
+    word.kind == WordKind::Unknown || word.text.starts_with(['*', '?', '['])
+}
+
+/// An option as written, with the value in the same word.
+struct Given {
+    name: String,
+    value: Option<String>,
+}
+
+fn long_option(text: &str) -> Vec<Given> {
+    let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value.to_owned())));
+    vec![Given { name: name.to_owned(), value }]
+}
+
+/// The options of a word such as `-rn` or `-e5`.
+fn short_options(reader: &Reader, text: &str) -> Vec<Given> {
+    let mut out = Vec::new();
+    let letters = text.trim_start_matches('-');
+    for (at, letter) in letters.char_indices() {
+        let name = format!("-{letter}");
+        let tail = letters.get(at + letter.len_utf8()..).unwrap_or_default();
+        if reader.text_options.contains(&name.as_str()) {
+            out.push(Given { name, value: (!tail.is_empty()).then(|| tail.to_owned()) });
+            return out;
+        }
+        let starts_path = tail.starts_with(['/', '~', '.']);
+        out.push(Given { name, value: starts_path.then(|| tail.to_owned()) });
+        if starts_path {
+            return out;
+        }
+    }
+    out
+}
+
+/// A path that stands in an option's value, if it looks like one.
+fn path_in_option(value: &str) -> Option<Word> {
+    let looks = value.contains('/') || value.starts_with(['~', '.']);
+    looks.then(|| Word::literal(value))
+}
+
+/// `[`, `[[` and `test`: only forms that evaluate nothing.
+fn test(arguments: &[Word]) -> Assessment {
+    const UNARY: [&str; 17] =
+        ["-e", "-f", "-d", "-r", "-w", "-x", "-s", "-L", "-h", "-n", "-z", "-S", "-p", "-b", "-c", "-O", "-G"];
+    const JOINING: [&str; 15] =
+        ["=", "==", "!=", "!", "-a", "-o", "-nt", "-ot", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "]"];
+    let mut out = Assessment { is_read_only: true, ..Assessment::default() };
+    let compares_numbers =
+        arguments.iter().any(|word| ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"].contains(&word.text.as_str()));
+    for word in arguments {
+        let text = word.text.as_str();
+        let is_operator = UNARY.contains(&text) || JOINING.contains(&text);
+        let is_plain = !text.contains(['[', '$', '`', '(']) && (word.kind == WordKind::Literal || !compares_numbers);
+        if is_operator || (is_plain && !text.starts_with('-')) {
+            continue;
+        }
+        let is_number =
+            word.kind == WordKind::Literal && text.trim_start_matches('-').chars().all(|c| c.is_ascii_digit());
+        if !is_number {
+            out.refuse("evaluates a test that can run commands", text);
+        }
+    }
+    out
+}
+
+/// `command -v NAME`; without the option it runs the rest.
+fn command_query(arguments: &[Word]) -> Assessment {
+    match arguments {
+        [flag, rest @ ..]
+            if matches!(flag.as_literal(), Some("-v" | "-V")) && rest.iter().all(|w| w.as_literal().is_some()) =>
+        {
+            Assessment { is_read_only: true, ..Assessment::default() }
+        }
+        _ => Assessment::default(),
+    }
+}
+
+/// `ps`; its old-style `e` prints environments.
+fn ps(arguments: &[Word]) -> Assessment {
+    let mut out = Assessment { is_read_only: true, ..Assessment::default() };
+    let old_style = arguments.first().filter(|word| word.text.chars().all(|c| c.is_ascii_alphabetic()));
+    if let Some(word) = old_style.filter(|word| word.text.contains('e')) {
+        out.refuse("prints the environment of processes", &word.text);
+    }
+    out
+}
+
+/// The shell's `read` into variables that mean nothing elsewhere.
+fn read(arguments: &[Word]) -> Assessment {
+    let is_read_only = arguments.iter().all(|word| {
+        word.as_literal().is_some_and(|text| matches!(text, "-r" | "-d" | "") || super::shell::is_free_name(text))
+    });
+    Assessment { is_read_only, ..Assessment::default() }
+}

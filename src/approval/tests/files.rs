@@ -1,0 +1,212 @@
+//! Verdicts on files, hosts and foreign tools.
+
+use super::*;
+
+fn read(world: &World, path: &str) -> Verdict {
+    let gate = world.gate();
+    let real = gate.places().spot(gate.places().cwd(), Path::new(path)).real;
+    judge(&gate, "read_file", &json!({ "path": path }), vec![Access::Read(real)])
+}
+
+fn write(world: &World, path: &str) -> Verdict {
+    let gate = world.gate();
+    let real = gate.places().spot(gate.places().cwd(), Path::new(path)).real;
+    judge(&gate, "write_file", &json!({ "path": path, "content": "x" }), vec![Access::Write(real)])
+}
+
+fn check(world: &World, of: fn(&World, &str) -> Verdict, path: &str, expected: &str) {
+    let verdict = of(world, path);
+    assert_eq!(name(&verdict), expected, "{path}: {verdict:?}");
+}
+
+#[test]
+fn reads_outside_the_workspace_ask_whatever_the_spelling() {
+    let world = World::new();
+    for path in ["src/main.rs", "./README.md", "src/../victim"] {
+        check(&world, read, path, "allow");
+    }
+    let evil = lexical(&world.path("w-evil/secret"));
+    for path in
+        ["../w-evil/secret", &evil, "/etc/passwd", "../out/secret", "src/../../out/secret", "l", "x/secret", "~/x"]
+    {
+        check(&world, read, path, "ask");
+    }
+}
+
+#[test]
+fn a_link_out_is_shown_with_its_real_target() {
+    let world = World::new();
+    let Verdict::Ask(question) = read(&world, "l") else { panic!("not asked") };
+    let target = lexical(&world.path("out/secret"));
+    assert!(question.reasons[0].contains(&target), "{question:?}");
+    assert!(question.subject.contains(&target), "{question:?}");
+}
+
+#[test]
+fn writes_follow_the_mode() {
+    let check_mode = |mode: Mode, path: &str, expected: &str| check(&World::new().mode(mode), write, path, expected);
+    check_mode(Mode::Ask, "src/new.rs", "ask");
+    check_mode(Mode::AcceptEdits, "src/new.rs", "allow");
+    check_mode(Mode::Auto, "src/new.rs", "allow");
+    check_mode(Mode::Plan, "src/new.rs", "block");
+    check_mode(Mode::FullAccess, "src/new.rs", "allow");
+    check_mode(Mode::AcceptEdits, "../out/new", "ask");
+    check_mode(Mode::AcceptEdits, "x/PWN", "ask");
+    check_mode(Mode::Auto, "../out/new", "ask");
+    check_mode(Mode::Auto, "x/PWN", "block");
+    check_mode(Mode::FullAccess, "../out/new", "allow");
+}
+
+#[test]
+fn plan_mode_names_itself_when_it_refuses() {
+    let Verdict::Block { reason } = write(&World::new().mode(Mode::Plan), "src/new.rs") else { panic!("not blocked") };
+    assert!(reason.contains("plan mode"), "{reason}");
+}
+
+#[test]
+fn what_steers_agents_editors_and_shells_asks_in_every_mode_but_full_access() {
+    for path in [
+        "AGENTS.md",
+        "sub/CLAUDE.md",
+        ".vscode/settings.json",
+        ".idea/x.xml",
+        ".github/workflows/ci.yml",
+        ".bashrc",
+        ".claude/agents/x.md",
+        ".codex/config.toml",
+        ".gemini/settings.json",
+        ".cursor/rules",
+        ".github/copilot-instructions.md",
+        ".envrc",
+        ".mcp.json",
+        ".gitmodules",
+        ".VSCODE/settings.json",
+        ".cargo/config.toml",
+    ] {
+        for mode in [Mode::Ask, Mode::AcceptEdits, Mode::Auto] {
+            check(&World::new().mode(mode).sandboxed(), write, path, "ask");
+        }
+        check(&World::new().mode(Mode::FullAccess), write, path, "allow");
+    }
+}
+
+#[test]
+fn the_daemons_own_files_and_gits_controls_are_never_written() {
+    for path in
+        [".turnd/mcp.json", ".TURND/x", "~/.turnd/config.toml", ".git/config", ".git/hooks/x", ".GIT/hooks/x", ".git"]
+    {
+        for mode in Mode::ALL {
+            check(&World::new().mode(mode), write, path, "block");
+        }
+    }
+}
+
+#[test]
+fn secrets_ask_for_reading_and_exact_rules_lift_it() {
+    let world = World::new();
+    for path in [".env", "a", "~/.ssh/id_ed25519", "~/.netrc", "~/.turnd/config.toml"] {
+        check(&world, read, path, "ask");
+        check(&World::new().mode(Mode::AcceptEdits), read, path, "ask");
+    }
+    let rule = |path: &str| RuleConfig {
+        effect: RuleEffect::Allow,
+        tool: "read_file".into(),
+        command: None,
+        path: Some(path.into()),
+        host: None,
+    };
+    let mut world = World::new();
+    world.rules = vec![rule("**")];
+    check(&world, read, ".env", "ask");
+    world.rules = vec![rule(".env")];
+    check(&world, read, ".env", "allow");
+}
+
+#[test]
+fn deny_read_holds_through_links_and_in_every_mode() {
+    for mode in Mode::ALL {
+        let mut world = World::new().mode(mode);
+        world.deny_read = vec![".env".into(), "~/.ssh".into()];
+        for path in [".env", "a", "sub/.env", "~/.ssh/id_ed25519"] {
+            check(&world, read, path, "block");
+        }
+        assert_eq!(name(&terminal(&world.gate(), "cat .env")), "block");
+        assert_eq!(name(&terminal(&world.gate(), "cat a")), "block");
+        assert!(world.gate().places().hides_from_search(Path::new("a")));
+    }
+}
+
+#[test]
+fn one_path_has_one_verdict_for_all_tools() {
+    let mut world = World::new();
+    world.rules.push(RuleConfig {
+        effect: RuleEffect::Deny,
+        tool: "*".into(),
+        command: None,
+        path: Some("SECRET".into()),
+        host: None,
+    });
+    let gate = world.gate();
+    for spelling in ["SECRET", "./SECRET", "src/../SECRET", "secret", &lexical(&world.path("w/SECRET"))] {
+        let real = gate.places().spot(gate.places().cwd(), Path::new(spelling)).real;
+        for (tool, access) in [
+            ("read_file", Access::Read(real.clone())),
+            ("write_file", Access::Write(real.clone())),
+            ("patch", Access::Write(real.clone())),
+            ("search_files", Access::Read(real.clone())),
+        ] {
+            let verdict = judge(&gate, tool, &json!({ "path": spelling }), vec![access]);
+            assert_eq!(name(&verdict), "block", "{tool} {spelling}");
+        }
+        assert_eq!(name(&terminal(&gate, &format!("cat {spelling}"))), "block", "{spelling}");
+        assert_eq!(name(&terminal(&gate, &format!("echo x > {spelling}"))), "block", "{spelling}");
+    }
+}
+
+#[test]
+fn a_second_name_of_a_file_does_not_hide_it() {
+    let world = World::new().mode(Mode::AcceptEdits);
+    std::fs::hard_link(world.path("w/.git/config"), world.path("w/notes.txt")).unwrap();
+    std::fs::hard_link(world.path("home/.ssh/id_ed25519"), world.path("w/key.txt")).unwrap();
+    std::fs::hard_link(world.path("out/secret"), world.path("w/other.txt")).unwrap();
+    check(&world, write, "notes.txt", "block");
+    check(&world, read, "key.txt", "ask");
+    check(&world, write, "other.txt", "ask");
+}
+
+#[test]
+fn hosts_are_asked_and_matched_whole() {
+    let mut world = World::new();
+    world.rules.push(RuleConfig {
+        effect: RuleEffect::Allow,
+        tool: "web_fetch".into(),
+        command: None,
+        path: None,
+        host: Some("docs.test".into()),
+    });
+    let gate = world.gate();
+    let fetch = |address: &str| {
+        name(&judge(&gate, "web_fetch", &json!({ "url": address }), vec![Access::Fetch(address.into())]))
+    };
+    assert_eq!(fetch("https://docs.test/a"), "allow");
+    assert_eq!(fetch("docs.test"), "allow");
+    assert_eq!(fetch("https://docs.test.evil.test/"), "ask");
+    assert_eq!(fetch("https://docs.test@evil.test/"), "ask");
+    assert_eq!(fetch("https://evil.test/docs.test"), "ask");
+    assert_eq!(fetch("https://evil.test\\@docs.test/"), "ask");
+}
+
+#[test]
+fn foreign_tools_are_asked_whatever_they_say_of_themselves() {
+    let gate = World::new().mode(Mode::Auto).sandboxed().gate();
+    assert_eq!(name(&judge(&gate, "mcp_x_read_file", &json!({}), vec![])), "ask");
+    assert_eq!(name(&judge(&gate, "read_file", &json!({}), vec![Access::External("x".into())])), "ask");
+    assert_eq!(name(&judge(&gate, "todo", &json!({}), vec![])), "allow");
+}
+
+#[test]
+fn what_a_call_says_about_its_own_safety_is_ignored() {
+    let gate = World::new().gate();
+    let arguments = json!({ "command": "touch x", "requires_approval": false, "safe": true, "background": true });
+    assert_eq!(name(&judge(&gate, "terminal", &arguments, vec![execute(&gate, "touch x")])), "ask");
+}
