@@ -23,6 +23,8 @@ mod format;
 #[cfg(test)]
 mod golden_tests;
 pub mod http;
+#[cfg(test)]
+mod http_tests;
 pub mod json;
 mod loose;
 pub mod normalize;

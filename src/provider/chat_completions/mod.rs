@@ -18,4 +18,6 @@ pub fn decoder(endpoint: &Endpoint) -> Box<dyn Decoder> {
 }
 
 #[cfg(test)]
+mod encode_tests;
+#[cfg(test)]
 mod tests;
