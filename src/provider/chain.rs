@@ -80,6 +80,27 @@ impl FallbackChain {
         Some(Arc::clone(&state.current.endpoint))
     }
 
+    /// All models, the current one first.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<Arc<Endpoint>> {
+        let state = self.lock();
+        let entries = std::iter::once(&state.current).chain(state.others.iter().map(|(_, entry)| entry));
+        entries.map(|entry| Arc::clone(&entry.endpoint)).collect()
+    }
+
+    /// Takes over the context window that the server of this model has named.
+    pub fn learn_window(&self, of: &Endpoint, tokens: u64) {
+        let mut state = self.lock();
+        let State { current, others, .. } = &mut *state;
+        for entry in std::iter::once(current).chain(others.iter_mut().map(|(_, entry)| entry)) {
+            if entry.endpoint.is_window_assumed && is_same(&entry.endpoint, of) {
+                let mut endpoint = Endpoint::clone(&entry.endpoint);
+                (endpoint.context_window, endpoint.is_window_assumed) = (tokens, false);
+                entry.endpoint = Arc::new(endpoint);
+            }
+        }
+    }
+
     /// Changes what is sent to the current model from now on. Returns whether that changed anything.
     pub fn adjust(&self, change: impl FnOnce(&mut Adjustments)) -> bool {
         let mut state = self.lock();
@@ -151,6 +172,17 @@ mod tests {
         chain.fall_back(Some(Duration::from_secs(60)));
         chain.begin_turn();
         assert_eq!(current(&chain), "p/m", "when all rest, the primary");
+    }
+
+    #[test]
+    fn the_servers_word_replaces_an_assumed_window_only() {
+        let assumed = Endpoint { is_window_assumed: true, ..endpoint("p", "m") };
+        let chain = FallbackChain::new(assumed, vec![endpoint("f", "n")]);
+        for endpoint in chain.endpoints() {
+            chain.learn_window(&endpoint, 8_192);
+        }
+        let windows: Vec<_> = chain.endpoints().iter().map(|endpoint| endpoint.window()).collect();
+        assert_eq!(windows, [8_192, 128_000]);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Endpoint {
     pub retry: RetryPolicy,
     /// Tokens the model can read and write together.
     pub context_window: u64,
+    /// True when nobody has said how large the context window is, so that the server's word counts.
+    pub is_window_assumed: bool,
     /// Tokens an answer may have; `None` leaves it to the provider.
     pub max_output_tokens: Option<u64>,
     /// How hard the model should think: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`.
@@ -285,6 +287,7 @@ pub(crate) mod tests {
             timeouts: Timeouts::default(),
             retry: RetryPolicy::default(),
             context_window: 128_000,
+            is_window_assumed: false,
             max_output_tokens: None,
             reasoning_effort: None,
             script: None,

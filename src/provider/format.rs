@@ -20,13 +20,21 @@ pub(super) fn decoder(endpoint: &Endpoint) -> Option<Box<dyn Decoder>> {
     }
 }
 
-/// Where a call goes.
-pub(super) fn url(endpoint: &Endpoint) -> String {
-    let base = endpoint.base_url.as_str();
-    match endpoint.mode {
-        ApiMode::ChatCompletions | ApiMode::Scripted => format!("{base}/chat/completions"),
-        ApiMode::CodexResponses => format!("{base}/responses"),
-        // The base URL should stand without it, but many people write it.
-        ApiMode::AnthropicMessages => format!("{}/v1/messages", base.strip_suffix("/v1").unwrap_or(base)),
+/// The path of a call.
+pub(super) fn path(mode: ApiMode) -> &'static str {
+    match mode {
+        ApiMode::ChatCompletions | ApiMode::Scripted => "chat/completions",
+        ApiMode::CodexResponses => "responses",
+        ApiMode::AnthropicMessages => "messages",
     }
+}
+
+/// Where a path of the API is.
+pub(super) fn url(endpoint: &Endpoint, path: &str) -> String {
+    let base = endpoint.base_url.as_str();
+    if endpoint.mode == ApiMode::AnthropicMessages {
+        // The base URL should stand without the version, but many people write it.
+        return format!("{}/v1/{path}", base.strip_suffix("/v1").unwrap_or(base));
+    }
+    format!("{base}/{path}")
 }

@@ -152,6 +152,7 @@ pub(super) fn endpoint(mode: ApiMode, model: &str) -> Endpoint {
         timeouts: endpoint::Timeouts::default(),
         retry: endpoint::RetryPolicy::default(),
         context_window: 200_000,
+        is_window_assumed: false,
         max_output_tokens: None,
         reasoning_effort: None,
         script: None,

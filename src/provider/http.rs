@@ -16,6 +16,7 @@ use secrecy::ExposeSecret;
 use crate::clock;
 use crate::provider::classify::{ErrorBody, Failure, classify};
 use crate::provider::credentials::{Lease, process_env};
+use crate::provider::models::MAX_LISTING;
 use crate::provider::retry_after::retry_after;
 use crate::provider::stream::{HttpStream, ModelStream};
 use crate::provider::url::BaseUrl;
@@ -144,6 +145,34 @@ impl Endpoint {
         Ok(ModelStream::http(HttpStream::new(response, decoder, context, deadline)))
     }
 
+    /// Fetches another path of the API, whole.
+    pub(super) async fn get(&self, http: &Http, path: &str, limit: Duration) -> Result<Vec<u8>, ProviderError> {
+        let lease = self.keys.lease(clock::now_ms()).await;
+        let lease = lease.map_err(|error| self.failed(ErrorKind::Auth, None, &error.to_string()))?;
+        let refused = |message: String| self.failed(ErrorKind::FormatError, None, &message);
+        let client = http.client(self).map_err(refused)?;
+        let headers = self.headers(lease.as_ref()).map_err(refused)?;
+        let size = RequestSize { tokens: 0, messages: 0 };
+        let context = CallContext { endpoint: self.clone(), http: http.clone(), lease, size, request_id: None };
+        let fetch = async {
+            let sent = client.get(format::url(self, path)).headers(headers).send().await;
+            let response = sent.map_err(|error| context.transport_failed(&error))?;
+            let (mut response, context) = context.judge(response).await?;
+            let mut body = Vec::new();
+            while let Some(chunk) = response.chunk().await.map_err(|error| context.transport_failed(&error))? {
+                body.extend_from_slice(&chunk);
+                if body.len() > MAX_LISTING {
+                    return Err(context.failed(ErrorKind::InvalidResponse, "the answer is too long"));
+                }
+            }
+            Ok(body)
+        };
+        match tokio::time::timeout(limit, fetch).await {
+            Ok(result) => result,
+            Err(_) => Err(self.failed(ErrorKind::Timeout, None, &silence(limit))),
+        }
+    }
+
     /// An error of this endpoint, cleaned of secrets.
     pub(super) fn failed(&self, kind: ErrorKind, status: Option<u16>, message: &str) -> ProviderError {
         let clean = self.keys.redactor().clean(message);
@@ -218,8 +247,9 @@ impl CallContext {
         let refused = |message: String| endpoint.failed(ErrorKind::FormatError, None, &message);
         let client = self.http.client(endpoint).map_err(refused)?;
         let headers = endpoint.headers(self.lease.as_ref()).map_err(refused)?;
+        let url = format::url(endpoint, format::path(endpoint.mode));
         let body = bytes_of(body);
-        let post = || client.post(format::url(endpoint)).headers(headers.clone()).body(body.clone()).send();
+        let post = || client.post(&url).headers(headers.clone()).body(body.clone()).send();
         let error = match post().await {
             Ok(response) => return Ok(response),
             Err(error) => error,

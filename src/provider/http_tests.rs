@@ -405,6 +405,17 @@ async fn what_is_ready_at_once_is_handed_on_at_once() {
 }
 
 #[tokio::test]
+async fn a_local_server_is_asked_for_its_window() {
+    use super::recovery::FallbackChain;
+    let listing = r#"{"object":"list","data":[{"id":"m","meta":{"n_ctx":8192}}]}"#;
+    let server = Server::start(vec![plain("200 OK", "content-type: application/json\r\n", listing)]);
+    let chain = FallbackChain::new(Endpoint { is_window_assumed: true, ..server.endpoint() }, Vec::new());
+    super::models::learn_windows(&chain, &Http::default()).await;
+    assert_eq!(chain.current().window(), 8192);
+    assert!(server.requests()[0].starts_with("get /v1/models http/1.1\r\n"));
+}
+
+#[tokio::test]
 async fn a_server_that_breaks_every_stream_is_asked_a_few_times_only() {
     use super::recovery::{Action, FallbackChain, Recovery, Visible};
     let mut broken = chunks(&[TEXT]);

@@ -170,6 +170,7 @@ impl<'a> Source<'a> {
             return Err(ResolveError::NoCredential { provider: self.name.to_owned(), remedy: self.remedy() });
         }
         let settings = &self.settings;
+        let known_window = settings.context_window.or_else(|| context_window(model));
         let known_limit = (mode == ApiMode::AnthropicMessages).then(|| output_limit(model));
         Ok(Endpoint {
             provider: self.name.to_owned(),
@@ -181,7 +182,8 @@ impl<'a> Source<'a> {
             quirks: self.quirks(mode, model)?,
             timeouts: timeouts(settings, model),
             retry: retry(settings),
-            context_window: settings.context_window.or_else(|| context_window(model)).unwrap_or(UNKNOWN_WINDOW),
+            context_window: known_window.unwrap_or(UNKNOWN_WINDOW),
+            is_window_assumed: known_window.is_none() && mode != ApiMode::Scripted,
             max_output_tokens: settings.max_output_tokens.or(known_limit),
             reasoning_effort: self.config.reasoning_effort.clone().filter(|effort| !effort.is_empty()),
             script,

@@ -173,7 +173,7 @@ fn pictures_stand_where_the_server_takes_them() {
     let user = Message::User(UserMessage { content: vec![Part::text("look"), picture()] });
     assert_eq!(sent(&endpoint("p", "m"), &[user])[0]["content"], json!([{"type": "text", "text": "look"}, image]));
 
-    let turn = [Message::Assistant(call("")), result(shown.clone())];
+    let turn = [Message::Assistant(call("")), result(shown)];
     let moved = sent(&endpoint("p", "m"), &turn);
     assert_eq!(moved[1]["content"], "a file\n[the picture is in the next user message]");
     assert_eq!(moved[2], json!({"role": "user", "content": [image]}));
