@@ -3,6 +3,7 @@
 //! One thread and sorted names, so that the same call gives the same bytes. Links are not followed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
@@ -10,10 +11,10 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch}
 use ignore::WalkBuilder;
 use tokio_util::sync::CancellationToken;
 
-use super::ToolFailure;
 use super::output::first_chars;
 use super::path::shown;
 use super::search_files::NameFilter;
+use super::{SessionState, ToolFailure};
 
 /// Matching lines that are shown.
 const MAX_LINES: usize = 200;
@@ -46,6 +47,8 @@ pub struct Search {
     pub glob: Option<NameFilter>,
     /// The most characters of the answer.
     pub max_chars: usize,
+    /// Knows which files must not be looked into.
+    pub state: Arc<SessionState>,
 }
 
 /// Carries a search out. Ends soon after `stop` fires.
@@ -115,8 +118,13 @@ fn lines(
 ) -> String {
     let mut searcher = SearcherBuilder::new().line_number(true).binary_detection(BinaryDetection::quit(0)).build();
     let mut found = Found { search, matcher, stop, path: String::new(), text: String::new(), shown: 0, count: 0 };
-    let (mut n_files, mut too_large) = (0_usize, 0_usize);
+    let (mut n_files, mut too_large, mut hidden) = (0_usize, 0_usize, 0_usize);
     for path in files {
+        // A file that was asked for by its own name went through the approval by that name.
+        if path != search.root && search.state.is_hidden(&path) {
+            hidden += 1;
+            continue;
+        }
         if path.metadata().is_ok_and(|metadata| metadata.len() > MAX_FILE_BYTES) {
             too_large += 1;
             continue;
@@ -130,7 +138,13 @@ fn lines(
             break;
         }
     }
-    let skipped = if too_large > 0 { format!("; {too_large} files over 64 MiB left out") } else { String::new() };
+    let mut skipped = String::new();
+    if too_large > 0 {
+        skipped.push_str(&format!("; {too_large} files over 64 MiB left out"));
+    }
+    if hidden > 0 {
+        skipped.push_str(&format!("; {hidden} files that hold secrets left out"));
+    }
     let Found { text, shown, count, .. } = found;
     match count {
         0 => format!("no matches{skipped}"),
@@ -196,6 +210,7 @@ mod tests {
     use serde_json::json;
 
     use crate::tool::search_files::SearchFiles;
+    use crate::tool::state::HiddenFiles;
     use crate::tool::testing::Workspace;
 
     fn workspace() -> Workspace {
@@ -274,6 +289,17 @@ mod tests {
         check(json!({"pattern": "("}), "not a regular expression").await;
         check(json!({"pattern": "x", "path": "nowhere"}), "cannot search nowhere").await;
         check(json!({"pattern": "x", "path": "/dev/null"}), "neither a file nor a folder").await;
+    }
+
+    #[tokio::test]
+    async fn secrets_are_not_looked_into_unless_asked_for_by_name() {
+        let workspace = Workspace::new();
+        workspace.write("id.pem", "main\n");
+        workspace.context.state.hide_from_search(HiddenFiles::new(|path| path.extension().is_some_and(|e| e == "pem")));
+        let text = search(&workspace, json!({"pattern": "main"})).await;
+        assert_eq!(text, "no matches; 1 files that hold secrets left out");
+        let text = search(&workspace, json!({"pattern": "main", "path": "id.pem"})).await;
+        assert_eq!(text, "id.pem:1:main\n[1 lines in 1 files]");
     }
 
     #[tokio::test]

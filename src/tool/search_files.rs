@@ -70,6 +70,7 @@ impl Tool for SearchFiles {
                 matcher: pattern.map(matcher).transpose()?,
                 glob: glob.map(name_filter).transpose()?,
                 max_chars: MAX_CHARS.min(context.limits.max_result_chars),
+                state: context.state.clone(),
             };
             let plan = plan(&path, &what, &context.cwd);
             Ok(Prepared::new(plan, move |run| carry_out(search, run)))

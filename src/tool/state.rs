@@ -2,8 +2,9 @@
 //! model has seen. Neither is stored; the task list is rebuilt from the history, the files are read again.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sha2::{Digest, Sha256};
 
@@ -35,6 +36,24 @@ const MAX_FILES: usize = 4096;
 pub struct SessionState {
     todos: Mutex<Vec<PlanEntry>>,
     files: Mutex<HashMap<PathBuf, ContentHash>>,
+    hidden: OnceLock<HiddenFiles>,
+}
+
+/// Says which files a search must not look into.
+#[derive(Clone)]
+pub struct HiddenFiles(Arc<dyn Fn(&Path) -> bool + Send + Sync>);
+
+impl HiddenFiles {
+    /// The files for which this is true.
+    pub fn new(is_hidden: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(is_hidden))
+    }
+}
+
+impl fmt::Debug for HiddenFiles {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("HiddenFiles").finish_non_exhaustive()
+    }
 }
 
 impl SessionState {
@@ -47,6 +66,18 @@ impl SessionState {
     /// Replaces the task list.
     pub fn set_todos(&self, todos: Vec<PlanEntry>) {
         *locked(&self.todos) = todos;
+    }
+
+    /// Keeps a search from looking into files nobody allowed it to read (secrets, `deny_read`). Set once, when
+    /// the session opens.
+    pub fn hide_from_search(&self, files: HiddenFiles) {
+        self.hidden.set(files).ok();
+    }
+
+    /// Whether a search must not look into this file.
+    #[must_use]
+    pub fn is_hidden(&self, path: &Path) -> bool {
+        self.hidden.get().is_some_and(|hidden| (hidden.0)(path))
     }
 
     /// Remembers that the model has seen (or written) this version of the file at this resolved path.

@@ -3,8 +3,7 @@
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// The variable whose value marks all processes of one call.
-pub(super) const MARKER: &str = "TURND_CALL_ID";
+use super::marker::{Marker, VARIABLE};
 
 /// Set for every command: no pager, no prompt and no colours, since nobody is there to answer or to look.
 const SET: &[(&str, &str)] =
@@ -20,13 +19,13 @@ const SECRET_PARTS: &[&str] = &["API_KEY", "APIKEY", "TOKEN", "SECRET", "PASSWOR
 const SECRET_ENDS: &[&str] = &["_KEY", "_PAT"];
 
 /// Takes out what the command must not see and puts in what it must.
-pub(super) fn clean(command: &mut Command, secret_env: &[String], marker: &str) {
+pub(super) fn clean(command: &mut Command, secret_env: &[String], marker: &Marker) {
     for (name, _) in std::env::vars_os() {
         if is_dropped(&name, secret_env) {
             command.env_remove(&name);
         }
     }
-    command.envs(SET.iter().copied()).env(MARKER, marker);
+    command.envs(SET.iter().copied()).env(VARIABLE, marker.value());
 }
 
 fn is_dropped(name: &OsStr, secret_env: &[String]) -> bool {

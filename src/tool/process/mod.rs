@@ -11,8 +11,9 @@
 use std::io::PipeReader;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
@@ -23,16 +24,20 @@ use tokio_util::task::TaskTracker;
 
 mod capture;
 mod environment;
+mod helper;
+mod marker;
 mod tree;
 
 pub use capture::Capture;
+pub use helper::enter;
+use marker::Marker;
 use tree::Tree;
 
 /// The shell commands are written for: bash where there is one, since that is what models write and what the
 /// approval's parser reads; started so that it reads no start-up file.
 #[must_use]
 pub fn shell() -> &'static str {
-    static SHELL: std::sync::OnceLock<&str> = std::sync::OnceLock::new();
+    static SHELL: OnceLock<&str> = OnceLock::new();
     SHELL.get_or_init(|| {
         let found = ["/bin/bash", "/usr/bin/bash"].into_iter().find(|path| std::path::Path::new(path).exists());
         found.unwrap_or("/bin/sh")
@@ -45,8 +50,8 @@ const DRAIN_GRACE: Duration = Duration::from_millis(50);
 /// How often the output so far is shown while it changes.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 
-/// Bytes read at a time; what the kernel's pipe holds.
-const READ_BYTES: usize = 64 << 10;
+/// Bytes the pipe is asked to hold and bytes read at a time; more saves nothing that can be measured.
+const PIPE_BYTES: usize = 256 << 10;
 
 /// One command to run.
 #[derive(Clone, Debug)]
@@ -98,6 +103,8 @@ struct Account {
     reapers: TaskTracker,
     /// Fires when there is no time for grace any more.
     shutdown: CancellationToken,
+    /// Kills what is left when this daemon is killed. Started with the first command.
+    watcher: OnceLock<Option<std::process::Child>>,
 }
 
 impl Default for Processes {
@@ -107,6 +114,7 @@ impl Default for Processes {
             calls: AtomicU64::new(0),
             reapers: TaskTracker::new(),
             shutdown: CancellationToken::new(),
+            watcher: OnceLock::new(),
         }))
     }
 }
@@ -140,7 +148,7 @@ impl Processes {
     ) -> std::io::Result<Finished> {
         let (mut tree, mut pipe) = self.start(line)?;
         let mut output = Capture::new(line.keep_bytes);
-        let mut buffer = vec![0; READ_BYTES];
+        let mut buffer = vec![0; PIPE_BYTES];
         let mut deadline = Instant::now() + line.timeout;
         let mut show_at = Instant::now() + SHOW_EVERY;
         let (mut is_open, mut is_changed, mut status) = (true, false, None);
@@ -203,14 +211,15 @@ impl Processes {
     }
 
     /// Starts the shell and gives its process tree and the pipe both its outputs go into.
-    #[expect(clippy::disallowed_methods, reason = "the one place that starts processes for tools")]
     fn start(&self, line: &CommandLine) -> std::io::Result<(Tree, pipe::Receiver)> {
-        let number = self.0.calls.fetch_add(1, Ordering::Relaxed);
-        let marker = format!("{}-{number}", self.0.daemon);
+        self.0.watcher.get_or_init(|| helper::start_watcher(&self.0.daemon));
+        let marker = Marker::call(&self.0.daemon, self.0.calls.fetch_add(1, Ordering::Relaxed));
         let (reader, writer): (PipeReader, _) = std::io::pipe()?;
-        let mut command = tokio::process::Command::new(shell());
-        command.arg("-c").arg(&line.command).current_dir(&line.cwd).process_group(0);
-        command.stdin(std::process::Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        // A user with many pipes is refused and keeps the usual 64 KiB.
+        rustix::pipe::fcntl_setpipe_size(&reader, PIPE_BYTES).ok();
+        let mut command = helper::shell_command(shell());
+        command.arg("-c").arg(&line.command).current_dir(&line.cwd);
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         environment::clean(command.as_std_mut(), &line.secret_env, &marker);
         let child = command.spawn()?;
         // The command holds our copies of the pipe's write end; they must be gone to see its end.
@@ -223,7 +232,7 @@ impl Processes {
 /// Reads what the pipe holds right now; a busy writer cannot hold us, since one pipe's worth is enough.
 /// False at its end.
 fn drain(pipe: &pipe::Receiver, output: &mut Capture, buffer: &mut [u8]) -> bool {
-    let mut left = MAX_PIPE_BYTES;
+    let mut left = PIPE_BYTES;
     while left > 0 {
         match pipe.try_read(buffer) {
             Ok(0) => return false,
@@ -236,9 +245,6 @@ fn drain(pipe: &pipe::Receiver, output: &mut Capture, buffer: &mut [u8]) -> bool
     }
     true
 }
-
-/// The most a pipe can hold unless root says otherwise (`/proc/sys/fs/pipe-max-size`).
-const MAX_PIPE_BYTES: usize = 1 << 20;
 
 fn ended_by(status: std::process::ExitStatus) -> Ended {
     use std::os::unix::process::ExitStatusExt;

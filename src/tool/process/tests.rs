@@ -245,3 +245,21 @@ async fn a_folder_that_is_gone_is_an_error() {
     let line = CommandLine { cwd: "/nowhere/at/all".into(), ..line("true") };
     assert!(Processes::default().run(&line, &CancellationToken::new(), |_| {}).await.is_err());
 }
+
+#[tokio::test]
+async fn a_killed_daemon_takes_its_processes_with_it() {
+    let sleep = unique_sleep();
+    let (daemon_lives, daemon) = std::io::pipe().unwrap();
+    let name = uuid::Uuid::now_v7().to_string();
+    #[expect(clippy::disallowed_methods, reason = "stands for a command of a daemon that is killed")]
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &format!("setsid {sleep} & {sleep}")]);
+    environment::clean(&mut command, &[], &Marker::call(&name, 7));
+    let mut child = command.spawn().unwrap();
+    until(|| running(&sleep).len() >= 2).await;
+    let watcher = std::thread::spawn(move || helper::watch(Some(name.into()), daemon_lives));
+    drop(daemon);
+    watcher.join().unwrap();
+    assert_eq!(running(&sleep), Vec::<u32>::new());
+    child.wait().unwrap();
+}

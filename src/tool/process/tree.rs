@@ -3,20 +3,17 @@
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, Signal};
 use tokio::process::Child;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::Processes;
-use super::environment::MARKER;
+use super::marker::{Marker, kill_marked};
 
 /// Time between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// Rounds of looking for marked processes; each kills what the one before missed by a fork in between.
-const MAX_SWEEPS: usize = 100;
 
 /// A command's shell and everything it started. Dropping it kills them all.
 #[derive(Debug)]
@@ -30,12 +27,12 @@ pub(super) struct Tree {
 struct Shell {
     child: Child,
     group: Pid,
-    marker: String,
+    marker: Marker,
     runtime: Handle,
 }
 
 impl Tree {
-    pub(super) fn new(child: Child, marker: String, processes: Processes) -> Self {
+    pub(super) fn new(child: Child, marker: Marker, processes: Processes) -> Self {
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let shell = group.map(|group| Shell { child, group, marker, runtime: Handle::current() });
         Self { shell, processes }
@@ -73,7 +70,7 @@ impl Tree {
         // Made here and not in the task, so that a runtime that drops the task unstarted kills all the same.
         let group = Group { id: shell.group, marker: shell.marker, is_gone: false };
         let mut child = shell.child;
-        group.signal(Signal::TERM);
+        group.signal(Signal::TERM, &child);
         let reaper = async move {
             tokio::select! {
                 () = group.gone(&mut child) => {}
@@ -81,7 +78,7 @@ impl Tree {
                 () = shutdown.cancelled() => {}
             }
             // A group that is gone is not found; its number is not given away again so soon.
-            group.signal(Signal::KILL);
+            group.signal(Signal::KILL, &child);
             // Waiting for a killed child ends, save when the kernel itself is stuck.
             tokio::time::timeout(GRACE, child.wait()).await.ok();
             tokio::task::spawn_blocking(move || group.finish()).await.ok();
@@ -101,13 +98,17 @@ impl Drop for Tree {
 /// A process group that is killed, with all that carries its marker, when this is dropped before its time.
 struct Group {
     id: Pid,
-    marker: String,
+    marker: Marker,
     is_gone: bool,
 }
 
 impl Group {
-    fn signal(&self, signal: Signal) {
-        signal_group(self.id, signal);
+    fn signal(&self, signal: Signal, child: &Child) {
+        let is_group = signal_group(self.id, signal);
+        // A shell that has only just been started may not have its group yet.
+        if !is_group && child.id().is_some() {
+            rustix::process::kill_process(self.id, signal).ok();
+        }
     }
 
     /// Waits until the group has no process.
@@ -130,62 +131,13 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.is_gone {
-            self.signal(Signal::KILL);
+            signal_group(self.id, Signal::KILL);
             kill_marked(&self.marker);
         }
     }
 }
 
-/// An error means that there is nobody left to signal.
-fn signal_group(group: Pid, signal: Signal) {
-    rustix::process::kill_process_group(group, signal).ok();
-}
-
-/// Kills every process whose environment holds the marker (or one that begins so, for a whole daemon's),
-/// again and again until a look finds none.
-pub(super) fn kill_marked(marker: &str) {
-    for _ in 0..MAX_SWEEPS {
-        let marked = marked(marker);
-        if marked.is_empty() {
-            return;
-        }
-        for pid in marked {
-            kill_one(pid, marker);
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// The handle is taken before the last look, so that the signal cannot hit another process of the same number.
-fn kill_one(pid: Pid, marker: &str) {
-    match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(handle) => {
-            if is_marked(pid, marker) {
-                rustix::process::pidfd_send_signal(handle, Signal::KILL).ok();
-            }
-        }
-        Err(rustix::io::Errno::NOSYS) => {
-            rustix::process::kill_process(pid, Signal::KILL).ok();
-        }
-        Err(_) => {}
-    }
-}
-
-/// The processes that carry the marker.
-pub(super) fn marked(marker: &str) -> Vec<Pid> {
-    let own = rustix::process::getpid();
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let others = numbers.filter_map(Pid::from_raw).filter(|pid| *pid != own);
-    others.filter(|pid| is_marked(*pid, marker)).collect()
-}
-
-/// A process that ended in between, or is not ours, has no environment that can be read.
-fn is_marked(pid: Pid, marker: &str) -> bool {
-    let Ok(environment) = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())) else { return false };
-    let value = environment.split(|byte| *byte == 0).find_map(|variable| {
-        let value = variable.strip_prefix(MARKER.as_bytes())?.strip_prefix(b"=")?;
-        Some(value)
-    });
-    value.is_some_and(|value| value == marker.as_bytes())
+/// False when there is nobody to signal.
+fn signal_group(group: Pid, signal: Signal) -> bool {
+    rustix::process::kill_process_group(group, signal).is_ok()
 }
