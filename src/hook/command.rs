@@ -1,0 +1,168 @@
+//! Hooks that are programs: JSON on standard input, JSON on standard output.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+use crate::config::HookConfig;
+
+use super::{Hook, HookFailure, HookPoint};
+
+/// The longest answer that is read. A decision is a few words.
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
+
+/// A program that is run at a point.
+#[derive(Clone, Debug)]
+pub struct CommandHook {
+    point: HookPoint,
+    command: Vec<String>,
+    timeout: Duration,
+    cwd: PathBuf,
+    /// Environment variables it does not get.
+    hidden_env: Vec<String>,
+}
+
+impl CommandHook {
+    /// The hook of a configuration entry.
+    ///
+    /// # Errors
+    /// What is wrong with the entry.
+    pub fn new(config: &HookConfig, cwd: PathBuf, hidden_env: Vec<String>) -> Result<Self, String> {
+        let point = HookPoint::named(&config.on).ok_or_else(|| format!("hooks: there is no point `{}`", config.on))?;
+        if config.command.is_empty() {
+            return Err(format!("hooks: the hook on `{}` has no command", config.on));
+        }
+        let seconds = config.timeout_seconds;
+        let timeout =
+            Duration::try_from_secs_f64(seconds).map_err(|error| format!("hooks: timeout_seconds: {error}"))?;
+        Ok(Self { point, command: config.command.clone(), timeout, cwd, hidden_env })
+    }
+
+    fn name(&self) -> String {
+        format!("`{}` on {}", self.command.join(" "), self.point.as_str())
+    }
+
+    fn failure(&self, problem: impl ToString) -> HookFailure {
+        HookFailure { name: self.name(), problem: problem.to_string() }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "one of the two places that start processes")]
+    fn spawn(&self) -> std::io::Result<Child> {
+        let (program, arguments) = self.command.split_first().ok_or(std::io::ErrorKind::NotFound)?;
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(&self.cwd).process_group(0).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        for name in &self.hidden_env {
+            command.env_remove(name);
+        }
+        command.spawn()
+    }
+
+    async fn run(&self, payload: &Value) -> Result<Value, HookFailure> {
+        let mut child = self.spawn().map_err(|error| self.failure(error))?;
+        let group = KillGroup::of(&child);
+        let answer = tokio::time::timeout(self.timeout, self.converse(&mut child, payload)).await;
+        drop(group);
+        answer.unwrap_or_else(|_| Err(self.failure(format!("no answer within {:?}", self.timeout))))
+    }
+
+    async fn converse(&self, child: &mut Child, payload: &Value) -> Result<Value, HookFailure> {
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let text = payload.to_string();
+        let write = async {
+            if let Some(mut stdin) = stdin {
+                // A hook need not read what it does not need.
+                stdin.write_all(text.as_bytes()).await.ok();
+            }
+        };
+        let read = async {
+            let mut answer = Vec::new();
+            if let Some(stdout) = stdout {
+                stdout.take(MAX_ANSWER_BYTES).read_to_end(&mut answer).await?;
+            }
+            Ok::<_, std::io::Error>(answer)
+        };
+        let ((), answer) = tokio::join!(write, read);
+        let answer = answer.map_err(|error| self.failure(error))?;
+        let status = child.wait().await.map_err(|error| self.failure(error))?;
+        if !status.success() {
+            return Err(self.failure(format!("it ended with {status}")));
+        }
+        if answer.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&answer).map_err(|error| self.failure(format!("its answer is not JSON: {error}")))
+    }
+}
+
+impl Hook for CommandHook {
+    fn point(&self) -> HookPoint {
+        self.point
+    }
+
+    fn call<'a>(&'a self, payload: &'a Value) -> BoxFuture<'a, Result<Value, HookFailure>> {
+        self.run(payload).boxed()
+    }
+}
+
+/// Ends a hook's whole process group when dropped: what a hook leaves behind has no business staying.
+struct KillGroup(Option<rustix::process::Pid>);
+
+impl KillGroup {
+    fn of(child: &Child) -> Self {
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        Self(id.and_then(rustix::process::Pid::from_raw))
+    }
+}
+
+impl Drop for KillGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // An error means that nobody is left.
+            rustix::process::kill_process_group(group, rustix::process::Signal::KILL).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    async fn call(script: &str, seconds: f64) -> Result<Value, HookFailure> {
+        let command = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
+        let config = HookConfig { on: "pre_tool_call".into(), command, timeout_seconds: seconds };
+        let hook = CommandHook::new(&config, std::env::temp_dir(), vec!["SECRET".into()]).unwrap();
+        hook.call(&json!({ "tool": "terminal" })).await
+    }
+
+    #[tokio::test]
+    async fn the_payload_goes_in_and_json_comes_out() {
+        assert_eq!(call("cat", 5.0).await.unwrap(), json!({ "tool": "terminal" }));
+        assert_eq!(call("true", 5.0).await.unwrap(), Value::Null);
+    }
+
+    #[tokio::test]
+    async fn a_hook_that_fails_hangs_or_babbles_is_a_failure() {
+        for (script, seconds, problem) in [
+            ("exit 3", 5.0, "exit status: 3"),
+            ("echo nonsense", 5.0, "not JSON"),
+            ("sleep 600", 0.05, "no answer within"),
+        ] {
+            let failure = call(script, seconds).await.unwrap_err();
+            assert!(failure.problem.contains(problem), "{failure}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_point_or_command_that_is_not_there_is_told_at_start() {
+        let config = |on: &str| HookConfig { on: on.into(), command: Vec::new(), timeout_seconds: 1.0 };
+        assert!(CommandHook::new(&config("pre_lunch"), PathBuf::new(), Vec::new()).unwrap_err().contains("pre_lunch"));
+        assert!(CommandHook::new(&config("pre_verify"), PathBuf::new(), Vec::new()).unwrap_err().contains("command"));
+    }
+}

@@ -1,0 +1,122 @@
+//! What the answers of hooks mean.
+
+use serde_json::{Map, Value};
+
+/// What `pre_tool_call` hooks decided about a call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum ToolDecision {
+    /// Nothing: the gate decides alone.
+    #[default]
+    Pass,
+    /// These arguments go over the model's; the result is judged like any other call.
+    Modify(Map<String, Value>),
+    /// The user must be asked, whatever rules and mode say.
+    Ask(String),
+    /// It must not run.
+    Block(String),
+}
+
+impl ToolDecision {
+    /// Reads one answer. An answer that cannot be understood is a block: it was meant to decide.
+    pub(super) fn read(answer: &Value) -> Self {
+        let text = |key: &str| answer.get(key).and_then(Value::as_str).map(str::to_owned);
+        let reason = || text("message").or_else(|| text("reason")).unwrap_or_else(|| "a hook decided so".into());
+        let Value::Object(object) = answer else {
+            let is_silent = answer.is_null();
+            return if is_silent {
+                Self::Pass
+            } else {
+                Self::Block("a hook answered with something that is no decision".into())
+            };
+        };
+        match text("action").or_else(|| text("decision")).as_deref() {
+            None if object.is_empty() => Self::Pass,
+            Some("pass" | "allow") => Self::Pass,
+            Some("block" | "deny") => Self::Block(reason()),
+            Some("ask" | "ask_user" | "approve") => Self::Ask(reason()),
+            Some("modify") => match answer.get("args") {
+                Some(Value::Object(args)) => Self::Modify(args.clone()),
+                _ => Self::Block("a hook wanted to change the arguments and named none".into()),
+            },
+            _ => Self::Block("a hook answered with something that is no decision".into()),
+        }
+    }
+
+    /// Both decisions together: the stricter one, or both changes with the later one on top.
+    pub(super) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Block(reason), _) | (_, Self::Block(reason)) => Self::Block(reason),
+            (Self::Ask(reason), _) | (_, Self::Ask(reason)) => Self::Ask(reason),
+            (Self::Modify(mut args), Self::Modify(later)) => {
+                args.extend(later);
+                Self::Modify(args)
+            }
+            (Self::Modify(args), Self::Pass) | (Self::Pass, Self::Modify(args)) => Self::Modify(args),
+            (Self::Pass, Self::Pass) => Self::Pass,
+        }
+    }
+}
+
+/// What `pre_verify` hooks said about an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verification {
+    /// It may end the turn.
+    Accept,
+    /// The model is sent back with this reason.
+    SendBack(String),
+}
+
+impl Verification {
+    pub(super) fn read(answer: &Value) -> Self {
+        let text = |key: &str| answer.get(key).and_then(Value::as_str);
+        let reason = text("message").or_else(|| text("reason")).unwrap_or("the work is not complete");
+        match text("action").or_else(|| text("decision")) {
+            Some("continue" | "block") => Self::SendBack(reason.to_owned()),
+            _ => Self::Accept,
+        }
+    }
+}
+
+/// The replacement text of a transforming hook: a string, or `{"text": ...}`; blank is nothing.
+pub(super) fn text_of(answer: &Value) -> Option<String> {
+    let text = answer.as_str().or_else(|| answer.get("text").and_then(Value::as_str))?;
+    (!text.trim().is_empty()).then(|| text.to_owned())
+}
+
+/// The context of a `pre_llm_call` hook: a string, or `{"context": ...}`; blank is nothing.
+pub(super) fn context_of(answer: &Value) -> Option<String> {
+    let text = answer.as_str().or_else(|| answer.get("context").and_then(Value::as_str))?;
+    (!text.trim().is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(answers: &[Value], expected: &ToolDecision) {
+        let decision = answers.iter().map(ToolDecision::read).fold(ToolDecision::Pass, ToolDecision::and);
+        assert_eq!(&decision, expected, "{answers:?}");
+    }
+
+    #[test]
+    fn the_stricter_decision_wins_and_changes_are_merged() {
+        let ask = json!({ "action": "ask_user", "message": "sure?" });
+        let block = json!({ "decision": "block", "reason": "no" });
+        let modify = |value: i64| json!({ "action": "modify", "args": { "a": value, "b": value } });
+        check(&[Value::Null, json!({})], &ToolDecision::Pass);
+        check(&[ask.clone(), modify(1)], &ToolDecision::Ask("sure?".into()));
+        check(&[ask, block], &ToolDecision::Block("no".into()));
+        let merged = json!({ "a": 2, "b": 2 });
+        check(&[modify(1), modify(2)], &ToolDecision::Modify(merged.as_object().cloned().unwrap()));
+    }
+
+    #[test]
+    fn an_answer_that_makes_no_sense_is_a_block() {
+        for answer in
+            [json!("yes"), json!(true), json!({ "action": "maybe" }), json!({ "action": "modify" }), json!({ "x": 1 })]
+        {
+            assert!(matches!(ToolDecision::read(&answer), ToolDecision::Block(_)), "{answer}");
+        }
+    }
+}

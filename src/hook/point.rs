@@ -1,0 +1,121 @@
+//! Where hooks are called.
+
+/// A point of a turn at which hooks are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HookPoint {
+    /// The session's first turn begins.
+    OnSessionStart,
+    /// Once per turn, before the first model call.
+    PreLlmCall,
+    /// Before each request to a provider.
+    PreApiRequest,
+    /// After each answer of a provider.
+    PostApiRequest,
+    /// After each failed request.
+    ApiRequestError,
+    /// Before a failed request is classified.
+    TransformApiErrorClassification,
+    /// Before each tool call.
+    PreToolCall,
+    /// After each tool call, whatever became of it.
+    PostToolCall,
+    /// Before a tool result reaches history and model.
+    TransformToolResult,
+    /// Before the final answer is stored.
+    TransformLlmOutput,
+    /// After the final answer.
+    PostLlmCall,
+    /// Before a question is put to the user.
+    PreApprovalRequest,
+    /// After the user's answer.
+    PostApprovalResponse,
+    /// A child agent begins.
+    SubagentStart,
+    /// A child agent ended.
+    SubagentStop,
+    /// The model considers the task done.
+    PreVerify,
+    /// The turn was stopped from outside.
+    AgentLoopStopped,
+    /// The turn ended, exactly once per turn.
+    OnSessionEnd,
+}
+
+/// What hooks of a point may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookKind {
+    /// Stop or change what happens; fails closed.
+    Deciding,
+    /// Replace a text; fails open.
+    Transforming,
+    /// Watch; fails open.
+    Observing,
+}
+
+impl HookPoint {
+    /// All points in the order of a turn.
+    pub const ALL: [Self; 18] = [
+        Self::OnSessionStart,
+        Self::PreLlmCall,
+        Self::PreApiRequest,
+        Self::PostApiRequest,
+        Self::ApiRequestError,
+        Self::TransformApiErrorClassification,
+        Self::PreToolCall,
+        Self::PostToolCall,
+        Self::TransformToolResult,
+        Self::TransformLlmOutput,
+        Self::PostLlmCall,
+        Self::PreApprovalRequest,
+        Self::PostApprovalResponse,
+        Self::SubagentStart,
+        Self::SubagentStop,
+        Self::PreVerify,
+        Self::AgentLoopStopped,
+        Self::OnSessionEnd,
+    ];
+
+    /// The name in configuration and payloads.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OnSessionStart => "on_session_start",
+            Self::PreLlmCall => "pre_llm_call",
+            Self::PreApiRequest => "pre_api_request",
+            Self::PostApiRequest => "post_api_request",
+            Self::ApiRequestError => "api_request_error",
+            Self::TransformApiErrorClassification => "transform_api_error_classification",
+            Self::PreToolCall => "pre_tool_call",
+            Self::PostToolCall => "post_tool_call",
+            Self::TransformToolResult => "transform_tool_result",
+            Self::TransformLlmOutput => "transform_llm_output",
+            Self::PostLlmCall => "post_llm_call",
+            Self::PreApprovalRequest => "pre_approval_request",
+            Self::PostApprovalResponse => "post_approval_response",
+            Self::SubagentStart => "subagent_start",
+            Self::SubagentStop => "subagent_stop",
+            Self::PreVerify => "pre_verify",
+            Self::AgentLoopStopped => "agent_loop_stopped",
+            Self::OnSessionEnd => "on_session_end",
+        }
+    }
+
+    /// The point with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|point| point.as_str() == name)
+    }
+
+    /// What its hooks may do.
+    #[must_use]
+    pub fn kind(self) -> HookKind {
+        match self {
+            Self::PreToolCall | Self::PreVerify => HookKind::Deciding,
+            Self::PreLlmCall
+            | Self::TransformApiErrorClassification
+            | Self::TransformToolResult
+            | Self::TransformLlmOutput => HookKind::Transforming,
+            _ => HookKind::Observing,
+        }
+    }
+}
