@@ -252,11 +252,19 @@ pub struct ToolsConfig {
     pub max_result_chars: usize,
     /// Seconds a command may run when the call names no limit.
     pub terminal_timeout_seconds: u64,
+    /// Block calls that fail or gain nothing again and again, and halt the turn; otherwise only warn.
+    pub guardrail_hard_stop: bool,
 }
 
 impl Default for ToolsConfig {
     fn default() -> Self {
-        Self { disabled: Vec::new(), terminal: "own".into(), max_result_chars: 100_000, terminal_timeout_seconds: 120 }
+        Self {
+            disabled: Vec::new(),
+            terminal: "own".into(),
+            max_result_chars: 100_000,
+            terminal_timeout_seconds: 120,
+            guardrail_hard_stop: false,
+        }
     }
 }
 

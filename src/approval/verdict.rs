@@ -70,6 +70,12 @@ impl Offer {
         format!("Always refuse in this workspace: {}", self.covers)
     }
 
+    /// What it covers, for a person.
+    #[must_use]
+    pub fn covers(&self) -> &str {
+        &self.covers
+    }
+
     /// The rules that would be remembered.
     #[must_use]
     pub fn rules(&self) -> &[RuleConfig] {

@@ -136,6 +136,16 @@ pub fn without_halves(text: &str) -> Cow<'_, str> {
     whole
 }
 
+/// A JSON text whose lone halves are replaced, for readers that know no marks.
+#[must_use]
+pub fn without_lone_escapes(json: &str) -> Cow<'_, str> {
+    if !json.contains("\\ud") && !json.contains("\\uD") {
+        return json.into();
+    }
+    let mut marked = String::new();
+    if mark_halves(json, &mut marked) { without_halves(&marked).into_owned().into() } else { json.into() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -97,14 +97,14 @@ impl ToolFailure {
 pub struct Prepared {
     /// What it will do.
     pub plan: CallPlan,
-    run: Box<dyn FnOnce(RunContext) -> BoxFuture<'static, ToolOutput> + Send>,
+    run: Box<dyn FnOnce(RunContext) -> BoxFuture<'static, ToolOutput> + Send + Sync>,
 }
 
 impl Prepared {
     /// Binds a plan to the code that carries it out.
     pub fn new<F, Fut>(plan: CallPlan, run: F) -> Self
     where
-        F: FnOnce(RunContext) -> Fut + Send + 'static,
+        F: FnOnce(RunContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ToolOutput> + Send + 'static,
     {
         Self { plan, run: Box::new(move |context| Box::pin(run(context))) }

@@ -25,6 +25,7 @@ pub fn built_in(processes: &Processes) -> Vec<Arc<dyn Tool>> {
 #[derive(Clone, Debug, Default)]
 pub struct ToolRegistry {
     tools: Vec<Arc<dyn Tool>>,
+    specs: Vec<ToolSpec>,
 }
 
 /// What a name the model wrote stands for.
@@ -50,13 +51,14 @@ impl ToolRegistry {
                 kept.push(tool);
             }
         }
-        Self { tools: kept }
+        let specs = kept.iter().map(|tool| tool.spec().clone()).collect();
+        Self { tools: kept, specs }
     }
 
     /// What the model is told, always in the same order.
     #[must_use]
-    pub fn specs(&self) -> Vec<ToolSpec> {
-        self.tools.iter().map(|tool| tool.spec().clone()).collect()
+    pub fn specs(&self) -> &[ToolSpec] {
+        &self.specs
     }
 
     /// The tool of exactly this name.
@@ -80,7 +82,9 @@ impl ToolRegistry {
         }
     }
 
-    fn unknown(&self, name: &str) -> String {
+    /// What the model is told about a name that no tool has.
+    #[must_use]
+    pub fn unknown(&self, name: &str) -> String {
         let names: Vec<&str> = self.names().collect();
         format!("there is no tool {:?}; the tools are: {}", one_line(name, 80), names.join(", "))
     }
@@ -159,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_order_is_stable_and_disabled_tools_are_left_out() {
-        let names: Vec<String> = registry(&["patch"]).specs().into_iter().map(|spec| spec.name).collect();
+        let names: Vec<String> = registry(&["patch"]).specs().iter().map(|spec| spec.name.clone()).collect();
         assert_eq!(names, ["terminal", "read_file", "write_file", "search_files", "todo"]);
     }
 
@@ -197,7 +201,8 @@ mod tests {
 
     #[test]
     fn all_descriptions_together_leave_room_in_the_first_request() {
-        let specs = registry(&[]).specs();
+        let registry = registry(&[]);
+        let specs = registry.specs();
         let bytes: usize =
             specs.iter().map(|spec| spec.name.len() + spec.description.len() + spec.parameters.to_string().len()).sum();
         assert!(bytes < 3_000, "{bytes}");

@@ -1,6 +1,26 @@
 //! The turn: from one user message to an answer or a typed stop.
 //!
-//! `run_turn` is a function over ports. It knows no JSON-RPC, no HTTP and no SQL: what it tells the
-//! outside goes through a port, and the history is lent to it for the length of the turn.
+//! [`run_turn`] is a function over ports. It knows no JSON-RPC, no HTTP and no SQL: what it tells the
+//! outside goes through [`TurnIo`], and the history is lent to it for the length of the turn.
 
+mod answer;
+mod batch;
+mod budget;
+mod calls;
+mod context;
 pub mod event;
+pub mod exit;
+mod finish;
+mod guardrail;
+mod payload;
+pub mod port;
+mod run;
+pub mod steer;
+mod step;
+
+pub use context::{TurnContext, TurnLimits};
+pub use event::TurnEvent;
+pub use exit::{ExitReason, TurnReport, TurnStatus};
+pub use guardrail::Strictness;
+pub use port::TurnIo;
+pub use run::{TurnEnd, run_turn};

@@ -1,0 +1,213 @@
+//! How a turn ends: one reason for every exit, and the status that follows from it.
+
+use std::fmt;
+
+use crate::message::{FinishReason, Usage};
+use crate::provider::ProviderError;
+
+/// Why a turn stopped. The text of [`ExitReason::as_str`] is stored and queryable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExitReason {
+    /// The model answered with text.
+    TextResponse,
+    /// The model answered nothing after tools, so the text it wrote beside them is the answer.
+    FallbackPriorTurnContent,
+    /// The provider or the model refused.
+    Refused,
+    /// Cancelled between model calls.
+    InterruptedByUser,
+    /// Cancelled during a model call.
+    InterruptedDuringApiCall,
+    /// The iteration budget had nothing left to take.
+    BudgetExhausted,
+    /// The turn made as many model calls as it may.
+    MaxIterationsReached,
+    /// The wall-clock budget is spent.
+    RunBudgetExhausted,
+    /// A background review read more than it may.
+    ReviewInputBudgetExhausted,
+    /// The same tool call failed or gained nothing again and again.
+    GuardrailHalt,
+    /// Every way to get more than an empty answer was tried.
+    EmptyResponseExhausted,
+    /// The model kept calling tools that do not exist.
+    InvalidToolCallsExhausted,
+    /// A tool call stayed cut off however large the output limit.
+    TruncatedToolCallExhausted,
+    /// The output limit was spent on thinking alone.
+    ThinkingBudgetExhausted,
+    /// The model call failed and no retry or fallback was left.
+    ProviderFailed,
+    /// The history does not fit the model, compacted or not.
+    ContextCompressionExhausted,
+    /// The request was corrected more often than one turn allows.
+    RedirectLimitExceeded,
+    /// What happened could not be stored, so nothing more may happen.
+    SessionPersistenceFailed,
+    /// A fault of our own.
+    LocalProcessingError,
+}
+
+/// How a turn ended, as stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnStatus {
+    /// An answer was given.
+    Completed,
+    /// A budget ran out; a summary was given.
+    BudgetExhausted,
+    /// Cancelled.
+    Interrupted,
+    /// No answer, and an error says why.
+    Failed,
+}
+
+impl ExitReason {
+    /// Every reason, for tests and for the schema.
+    pub const ALL: [Self; 19] = [
+        Self::TextResponse,
+        Self::FallbackPriorTurnContent,
+        Self::Refused,
+        Self::InterruptedByUser,
+        Self::InterruptedDuringApiCall,
+        Self::BudgetExhausted,
+        Self::MaxIterationsReached,
+        Self::RunBudgetExhausted,
+        Self::ReviewInputBudgetExhausted,
+        Self::GuardrailHalt,
+        Self::EmptyResponseExhausted,
+        Self::InvalidToolCallsExhausted,
+        Self::TruncatedToolCallExhausted,
+        Self::ThinkingBudgetExhausted,
+        Self::ProviderFailed,
+        Self::ContextCompressionExhausted,
+        Self::RedirectLimitExceeded,
+        Self::SessionPersistenceFailed,
+        Self::LocalProcessingError,
+    ];
+
+    /// The stored text.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TextResponse => "text_response",
+            Self::FallbackPriorTurnContent => "fallback_prior_turn_content",
+            Self::Refused => "refused",
+            Self::InterruptedByUser => "interrupted_by_user",
+            Self::InterruptedDuringApiCall => "interrupted_during_api_call",
+            Self::BudgetExhausted => "budget_exhausted",
+            Self::MaxIterationsReached => "max_iterations_reached",
+            Self::RunBudgetExhausted => "run_budget_exhausted",
+            Self::ReviewInputBudgetExhausted => "review_input_budget_exhausted",
+            Self::GuardrailHalt => "guardrail_halt",
+            Self::EmptyResponseExhausted => "empty_response_exhausted",
+            Self::InvalidToolCallsExhausted => "invalid_tool_calls_exhausted",
+            Self::TruncatedToolCallExhausted => "truncated_tool_call_exhausted",
+            Self::ThinkingBudgetExhausted => "thinking_budget_exhausted",
+            Self::ProviderFailed => "all_retries_exhausted_no_response",
+            Self::ContextCompressionExhausted => "context_compression_exhausted",
+            Self::RedirectLimitExceeded => "redirect_restart_limit_exceeded",
+            Self::SessionPersistenceFailed => "session_persistence_failed",
+            Self::LocalProcessingError => "local_processing_error",
+        }
+    }
+
+    /// The status that follows.
+    #[must_use]
+    pub fn status(self) -> TurnStatus {
+        match self {
+            Self::TextResponse | Self::FallbackPriorTurnContent | Self::Refused => TurnStatus::Completed,
+            Self::InterruptedByUser | Self::InterruptedDuringApiCall => TurnStatus::Interrupted,
+            Self::BudgetExhausted
+            | Self::MaxIterationsReached
+            | Self::RunBudgetExhausted
+            | Self::ReviewInputBudgetExhausted => TurnStatus::BudgetExhausted,
+            Self::GuardrailHalt
+            | Self::EmptyResponseExhausted
+            | Self::InvalidToolCallsExhausted
+            | Self::TruncatedToolCallExhausted
+            | Self::ThinkingBudgetExhausted
+            | Self::ProviderFailed
+            | Self::ContextCompressionExhausted
+            | Self::RedirectLimitExceeded
+            | Self::SessionPersistenceFailed
+            | Self::LocalProcessingError => TurnStatus::Failed,
+        }
+    }
+
+    /// A line for the user about an exit that is not a plain answer; `None` where the answer, the
+    /// cancel or the error already says it.
+    #[must_use]
+    pub fn explanation(self) -> Option<&'static str> {
+        match self {
+            Self::BudgetExhausted | Self::MaxIterationsReached => {
+                Some("Stopped: the turn used all its model calls (max_iterations).")
+            }
+            Self::RunBudgetExhausted => Some("Stopped: the turn used all its time (run_budget_seconds)."),
+            Self::ReviewInputBudgetExhausted => Some("Stopped: the review read as much as it may."),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ExitReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl TurnStatus {
+    /// The stored text.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::BudgetExhausted => "budget_exhausted",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What is known about a turn once it ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnReport {
+    /// The turn.
+    pub turn_id: String,
+    /// Why it stopped.
+    pub exit: ExitReason,
+    /// Model calls that counted.
+    pub steps: u32,
+    /// Requests sent, retries included.
+    pub api_calls: u32,
+    /// Tokens of all calls.
+    pub usage: Usage,
+    /// How the last answer finished.
+    pub finish: FinishReason,
+    /// The answer, when there was one.
+    pub answer: Option<String>,
+    /// Why the model call failed, when that is the reason.
+    pub error: Option<ProviderError>,
+    /// What went wrong on our side, when that is the reason.
+    pub detail: Option<String>,
+    /// Steers that could not be placed.
+    pub pending_steer: Option<String>,
+}
+
+impl TurnReport {
+    /// The status that follows from the reason.
+    #[must_use]
+    pub fn status(&self) -> TurnStatus {
+        self.exit.status()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_own_text() {
+        let texts: std::collections::HashSet<_> = ExitReason::ALL.iter().map(|reason| reason.as_str()).collect();
+        assert_eq!(texts.len(), ExitReason::ALL.len());
+    }
+}

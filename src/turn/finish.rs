@@ -1,0 +1,148 @@
+//! The end of a turn: the last word, and the one way out.
+
+use std::collections::BTreeMap;
+
+use crate::hook::HookPoint;
+use crate::message::{AssistantMessage, Message};
+
+use super::answer::Retake;
+use super::event::TurnEvent;
+use super::exit::{ExitReason, TurnReport, TurnStatus};
+use super::payload;
+use super::port::{Record, RecordError, TurnIo};
+use super::run::{Offered, Turn, TurnEnd};
+use super::step::CallEnd;
+
+const SUMMARY_REQUEST: &str = "[The budget of this turn is spent, so no tool can be called any more. Say what was done, \
+     what was found and what is left, from what is above.]";
+const SUMMARY_FALLBACK: &str = "The turn's budget is spent and the model gave no closing answer. What the tools did \
+     so far stands above.";
+
+/// Paths named in the footer about failed edits.
+const MAX_FOOTER_PATHS: usize = 10;
+
+impl<Io: TurnIo> Turn<'_, Io> {
+    /// The last word of a turn whose budget is spent: one call without tools, once more when it is
+    /// empty, then a fixed text.
+    pub(super) async fn summarise(&mut self, exit: ExitReason) -> ExitReason {
+        for _ in 0..2 {
+            let retake = Retake { scaffold: vec![Message::user(SUMMARY_REQUEST)], ..Retake::default() };
+            match self.call(retake, Offered::None).await {
+                CallEnd::Reply(reply) if !reply.message.text.trim().is_empty() => {
+                    self.answer = Some(AssistantMessage { tool_calls: Vec::new(), native: None, ..reply.message });
+                    return exit;
+                }
+                CallEnd::Reply(_) | CallEnd::Redirected => {}
+                CallEnd::Cancelled => return ExitReason::InterruptedDuringApiCall,
+                CallEnd::Failed(error) => {
+                    tracing::warn!(%error, "the closing summary failed");
+                    break;
+                }
+            }
+        }
+        self.say(SUMMARY_FALLBACK).await;
+        self.answer = Some(AssistantMessage { text: SUMMARY_FALLBACK.into(), ..AssistantMessage::default() });
+        exit
+    }
+
+    /// The one way out: what is stored, said and reported is the same for every exit.
+    pub(super) async fn finish(mut self, exit: ExitReason) -> TurnEnd {
+        self.transform_answer().await;
+        self.say_footer(exit).await;
+        let report = self.report(exit);
+        let mut records = Vec::new();
+        // A refusal without a word leaves nothing that a provider would take back.
+        if let Some(message) = self.answer.take().filter(|message| !message.text.trim().is_empty()) {
+            records.push(Record::Message(Message::Assistant(message.clone())));
+            self.history.push(Message::Assistant(message));
+        }
+        records.push(self.usage_record());
+        records.push(Record::End(report.clone()));
+        let report = match self.scope.io.record(records).await {
+            Ok(()) => report,
+            Err(RecordError(detail)) => {
+                TurnReport { exit: ExitReason::SessionPersistenceFailed, detail: Some(detail), ..report }
+            }
+        };
+        self.tell_hooks(&report).await;
+        log_end(&report, self.budget.used());
+        TurnEnd { history: self.history, report }
+    }
+
+    fn report(&mut self, exit: ExitReason) -> TurnReport {
+        let answer = self.answer.as_ref();
+        TurnReport {
+            turn_id: self.scope.context.turn_id.to_string(),
+            exit,
+            steps: self.steps,
+            api_calls: self.api_calls,
+            usage: self.usage,
+            finish: answer.map_or(self.finish, |answer| answer.finish),
+            answer: answer.map(|answer| answer.text.clone()),
+            error: self.error.take(),
+            detail: self.detail.take(),
+            pending_steer: self.scope.io.take_steer(),
+        }
+    }
+
+    async fn transform_answer(&mut self) {
+        let Some(answer) = &self.answer else { return };
+        let fields = || payload::answer(&self.request_text(), &answer.text);
+        let replaced = self.scope.context.hooks.transform(HookPoint::TransformLlmOutput, fields).await;
+        if let (Some(text), Some(answer)) = (replaced, &mut self.answer) {
+            answer.text = text;
+            answer.native = None;
+        }
+    }
+
+    /// What the user should know beside the answer: edits that failed, and why an unusual end came.
+    async fn say_footer(&self, exit: ExitReason) {
+        let failed = self.failed_edits();
+        if !failed.is_empty() && self.answer.is_some() {
+            self.say(&format!("\n\nNot changed, although tried: {}", failed.join(", "))).await;
+        }
+        if let Some(explanation) = exit.explanation() {
+            self.say(&format!("\n\n{explanation}")).await;
+        }
+    }
+
+    /// Files whose newest edit failed.
+    fn failed_edits(&self) -> Vec<String> {
+        let newest: BTreeMap<_, _> = self.edits.iter().map(|edit| (&edit.path, edit.is_failed)).collect();
+        let failed = newest.into_iter().filter(|(_, is_failed)| *is_failed);
+        failed.take(MAX_FOOTER_PATHS).map(|(path, _)| path.display().to_string()).collect()
+    }
+
+    async fn tell_hooks(&self, report: &TurnReport) {
+        let hooks = &self.scope.context.hooks;
+        if let Some(text) = report.answer.as_deref().filter(|_| report.status() == TurnStatus::Completed) {
+            hooks.observe(HookPoint::PostLlmCall, || payload::answer(&self.request_text(), text)).await;
+        }
+        if report.status() == TurnStatus::Interrupted {
+            hooks.observe(HookPoint::AgentLoopStopped, payload::stopped).await;
+        }
+        hooks.observe(HookPoint::OnSessionEnd, || payload::ended(report)).await;
+    }
+
+    /// Shows a text of our own as part of the answer.
+    async fn say(&self, text: &str) {
+        self.scope.io.emit(TurnEvent::Text { message_id: self.message_id(), text: text.to_owned() }).await;
+    }
+
+    /// What was counted since the last record.
+    pub(super) fn usage_record(&mut self) -> Record {
+        let usage = std::mem::take(&mut self.unrecorded);
+        let endpoint = self.scope.context.chain.current();
+        Record::Usage { provider: endpoint.provider.clone(), model: endpoint.model.clone(), usage }
+    }
+}
+
+fn log_end(report: &TurnReport, budget_used: u32) {
+    let (exit, steps, api_calls) = (report.exit, report.steps, report.api_calls);
+    if report.status() == TurnStatus::Failed {
+        let (error, detail) = (&report.error, &report.detail);
+        tracing::warn!(turn = report.turn_id, %exit, steps, api_calls, ?error, ?detail, "turn failed");
+    } else {
+        tracing::info!(turn = report.turn_id, %exit, steps, api_calls, budget_used, "turn ended");
+    }
+}

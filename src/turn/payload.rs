@@ -1,0 +1,142 @@
+//! What hooks are told, beside what every payload holds.
+
+use serde_json::{Value, json};
+
+use crate::approval::Question;
+use crate::message::{Effect, ToolCall};
+use crate::provider::endpoint::Endpoint;
+use crate::provider::{ModelReply, ProviderError};
+
+use super::exit::TurnReport;
+use super::port::Answer;
+
+/// The most bytes of one text in a payload.
+const MAX_TEXT_BYTES: usize = 64 << 10;
+
+/// What became of a tool call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallStatus {
+    /// It did its work.
+    Done,
+    /// It could not.
+    Failed,
+    /// Rules or a hook kept it from running.
+    Blocked,
+    /// The user did.
+    Refused,
+    /// The turn was cancelled before it ran.
+    Cancelled,
+    /// It was cut off while it ran.
+    CutOff,
+}
+
+impl CallStatus {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "ok",
+            Self::Failed => "error",
+            Self::Blocked => "blocked",
+            Self::Refused => "not_approved",
+            Self::Cancelled => "cancelled",
+            Self::CutOff => "interrupted",
+        }
+    }
+
+    /// What is known about side effects.
+    pub(super) fn effect(self) -> Effect {
+        match self {
+            Self::Done | Self::Failed => Effect::Done,
+            Self::Blocked | Self::Refused | Self::Cancelled => Effect::None,
+            Self::CutOff => Effect::Unknown,
+        }
+    }
+}
+
+fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or(text)
+}
+
+pub(super) fn tool_call(call: &ToolCall, arguments: &Value) -> Value {
+    json!({ "tool_name": call.name, "args": arguments, "tool_call_id": call.id })
+}
+
+pub(super) fn ended_call(call: &ToolCall, result: &str, status: CallStatus) -> Value {
+    json!({
+        "tool_name": call.name,
+        "args": serde_json::from_str(&call.arguments).unwrap_or(Value::Null),
+        "tool_call_id": call.id,
+        "status": status.as_str(),
+        "result": cut(result),
+    })
+}
+
+pub(super) fn approval(call: &ToolCall, question: &Question, answer: Option<Answer>) -> Value {
+    json!({
+        "tool_name": call.name,
+        "tool_call_id": call.id,
+        "reasons": question.reasons,
+        "choice": answer.map(Answer::as_str),
+    })
+}
+
+pub(super) fn user_message(text: &str, is_first_turn: bool) -> Value {
+    json!({ "user_message": cut(text), "is_first_turn": is_first_turn })
+}
+
+pub(super) fn request(endpoint: &Endpoint, api_call: u32, messages: usize, tools: usize) -> Value {
+    json!({
+        "provider": endpoint.provider,
+        "model": endpoint.model,
+        "base_url": endpoint.base_url,
+        "api_mode": endpoint.mode.as_str(),
+        "api_call_count": api_call,
+        "message_count": messages,
+        "tool_count": tools,
+    })
+}
+
+pub(super) fn reply(endpoint: &Endpoint, api_call: u32, reply: &ModelReply) -> Value {
+    json!({
+        "provider": endpoint.provider,
+        "model": endpoint.model,
+        "api_call_count": api_call,
+        "finish_reason": reply.message.finish.as_str(),
+        "usage": reply.usage,
+        "assistant_content_chars": reply.message.text.chars().count(),
+        "assistant_tool_call_count": reply.message.tool_calls.len(),
+    })
+}
+
+pub(super) fn request_error(endpoint: &Endpoint, api_call: u32, error: &ProviderError) -> Value {
+    json!({
+        "provider": endpoint.provider,
+        "model": endpoint.model,
+        "api_call_count": api_call,
+        "status_code": error.status,
+        "reason": error.kind.as_str(),
+        "error_message": error.message,
+    })
+}
+
+pub(super) fn answer(user_message: &str, text: &str) -> Value {
+    json!({ "user_message": cut(user_message), "assistant_response": cut(text) })
+}
+
+pub(super) fn verify(text: &str, attempt: u32, changed_paths: &[String]) -> Value {
+    json!({ "final_response": cut(text), "attempt": attempt, "changed_paths": changed_paths })
+}
+
+pub(super) fn stopped() -> Value {
+    json!({ "reason": "cancelled" })
+}
+
+pub(super) fn ended(report: &TurnReport) -> Value {
+    json!({
+        "status": report.status().as_str(),
+        "exit_reason": report.exit.as_str(),
+        "completed": report.status() == super::exit::TurnStatus::Completed,
+        "interrupted": report.status() == super::exit::TurnStatus::Interrupted,
+        "steps": report.steps,
+        "api_calls": report.api_calls,
+    })
+}

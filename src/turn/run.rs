@@ -1,0 +1,336 @@
+//! The loop: call the model, run the tools it asks for, call it again, until it answers or must stop.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::hook::{HookPoint, Verification};
+use crate::message::{AssistantMessage, FinishReason, Message, ToolResult, Usage};
+use crate::provider::{ModelReply, ProviderError};
+
+use super::answer::{AnswerPolicy, NextMove, Retake};
+use super::batch::{Batch, Edit};
+use super::budget::{IterationBudget, RunBudget, Taken};
+use super::context::{Scope, TurnContext};
+use super::event::{StepTool, TurnEvent};
+use super::exit::{ExitReason, TurnReport};
+use super::guardrail::Guardrails;
+use super::port::{Record, RecordError, TurnIo};
+use super::step::{Call, CallEnd};
+use super::{calls, payload, steer, step};
+
+/// Corrections one turn takes before it stops: each one throws work away.
+const MAX_REDIRECTS: u32 = 8;
+/// How often `pre_verify` hooks may send the model back.
+const MAX_SENT_BACK: u32 = 2;
+
+/// A turn that ended: the history it was lent, longer now, and how it went.
+#[derive(Debug)]
+pub struct TurnEnd {
+    /// The history.
+    pub history: Vec<Message>,
+    /// How it went.
+    pub report: TurnReport,
+}
+
+/// Runs one turn. The newest message of `history` is the user's, already stored.
+pub async fn run_turn<Io: TurnIo>(
+    context: &TurnContext,
+    history: Vec<Message>,
+    io: &Io,
+    cancel: &CancellationToken,
+) -> TurnEnd {
+    let guardrails = Mutex::new(Guardrails::new(context.strictness));
+    let mut turn = Turn::new(Scope { context, io, cancel, guardrails: &guardrails }, history);
+    let exit = match turn.run().await {
+        Ok(exit) => exit,
+        Err(RecordError(detail)) => {
+            turn.detail = Some(detail);
+            ExitReason::SessionPersistenceFailed
+        }
+    };
+    turn.finish(exit).await
+}
+
+/// Which tools a request offers.
+#[derive(Clone, Copy)]
+pub(super) enum Offered {
+    All,
+    None,
+}
+
+/// A turn while it runs.
+pub(super) struct Turn<'a, Io> {
+    pub(super) scope: Scope<'a, Io>,
+    pub(super) history: Vec<Message>,
+    /// Where this turn's user message is.
+    request_index: usize,
+    /// What hooks want the model to know beside the user's words.
+    hook_context: Option<String>,
+    pub(super) budget: IterationBudget,
+    run_budget: RunBudget,
+    policy: AnswerPolicy,
+    used_call_ids: HashSet<String>,
+    redirects: u32,
+    sent_back: u32,
+    /// Files that tools changed or failed to change, newest word last.
+    pub(super) edits: Vec<Edit>,
+    pub(super) steps: u32,
+    pub(super) api_calls: u32,
+    pub(super) stored_answers: u32,
+    pub(super) usage: Usage,
+    pub(super) unrecorded: Usage,
+    pub(super) finish: FinishReason,
+    pub(super) answer: Option<AssistantMessage>,
+    pub(super) error: Option<ProviderError>,
+    pub(super) detail: Option<String>,
+}
+
+impl<'a, Io: TurnIo> Turn<'a, Io> {
+    fn new(scope: Scope<'a, Io>, history: Vec<Message>) -> Self {
+        let limits = scope.context.limits;
+        Self {
+            budget: IterationBudget::new(limits.max_iterations),
+            run_budget: RunBudget::new(limits.run_budget_seconds),
+            policy: AnswerPolicy::default(),
+            used_call_ids: calls::used_ids(&history),
+            request_index: history.len().saturating_sub(1),
+            hook_context: None,
+            history,
+            scope,
+            redirects: 0,
+            sent_back: 0,
+            edits: Vec::new(),
+            steps: 0,
+            api_calls: 0,
+            stored_answers: 0,
+            usage: Usage::default(),
+            unrecorded: Usage::default(),
+            finish: FinishReason::Stop,
+            answer: None,
+            error: None,
+            detail: None,
+        }
+    }
+
+    async fn run(&mut self) -> Result<ExitReason, RecordError> {
+        self.begin().await;
+        let mut retake = Retake::default();
+        loop {
+            if let Some(exit) = self.apply_redirect().await? {
+                return Ok(exit);
+            }
+            if let Some(exit) = self.must_stop() {
+                return Ok(exit);
+            }
+            if let Some(exit) = self.spend() {
+                return Ok(self.summarise(exit).await);
+            }
+            self.place_words().await?;
+            let reply = match self.call(std::mem::take(&mut retake), Offered::All).await {
+                CallEnd::Reply(reply) => reply,
+                CallEnd::Cancelled => return Ok(ExitReason::InterruptedDuringApiCall),
+                CallEnd::Redirected => {
+                    self.budget.refund();
+                    continue;
+                }
+                CallEnd::Failed(error) => {
+                    self.error = Some(error);
+                    return Ok(ExitReason::ProviderFailed);
+                }
+            };
+            let follows_tools = matches!(self.history.last(), Some(Message::Tool(_)));
+            let output_limit = self.scope.context.chain.current().output_limit(None);
+            match self.policy.judge(&reply.message, follows_tools, output_limit) {
+                NextMove::RunTools => {
+                    if let Some(exit) = self.run_tools(reply).await? {
+                        return Ok(exit);
+                    }
+                }
+                NextMove::Finish(message, exit) => {
+                    self.steps += 1;
+                    match self.send_back(&message).await? {
+                        Some(again) => retake = again,
+                        None => {
+                            self.answer = Some(*message);
+                            return Ok(exit);
+                        }
+                    }
+                }
+                NextMove::Again(again) => {
+                    if again.is_refunded {
+                        self.budget.refund();
+                    } else {
+                        self.budget.grant_grace();
+                    }
+                    retake = again;
+                }
+                NextMove::Fail(exit) => return Ok(exit),
+            }
+        }
+    }
+
+    /// Hooks of the turn's beginning.
+    async fn begin(&mut self) {
+        let hooks = &self.scope.context.hooks;
+        let is_first_turn = self.scope.context.is_first_turn;
+        let fields = || payload::user_message(&self.request_text(), is_first_turn);
+        if is_first_turn {
+            hooks.observe(HookPoint::OnSessionStart, fields).await;
+        }
+        self.hook_context = hooks.context(fields).await;
+    }
+
+    /// What the user asked, with corrections.
+    pub(super) fn request_text(&self) -> String {
+        self.history.get(self.request_index).map(Message::plain_text).unwrap_or_default()
+    }
+
+    fn must_stop(&self) -> Option<ExitReason> {
+        if self.scope.cancel.is_cancelled() {
+            return Some(ExitReason::InterruptedByUser);
+        }
+        let limit = self.scope.context.limits.input_tokens?;
+        (self.usage.input_tokens >= limit).then_some(ExitReason::ReviewInputBudgetExhausted)
+    }
+
+    /// Takes one model call from the budgets, or says which one is spent.
+    fn spend(&mut self) -> Option<ExitReason> {
+        if let Some(exit) = self.run_budget.spent() {
+            return Some(exit);
+        }
+        if self.budget.take() == Taken::Spent {
+            return Some(ExitReason::MaxIterationsReached);
+        }
+        self.scope.io.progress(self.steps + 1, self.budget.remaining());
+        None
+    }
+
+    pub(super) async fn call(&mut self, retake: Retake, offered: Offered) -> CallEnd {
+        let call = Call {
+            history: &self.history,
+            request_index: self.request_index,
+            hook_context: self.hook_context.as_deref(),
+            scaffold: &retake.scaffold,
+            tools: match offered {
+                Offered::All => self.scope.context.tools.specs(),
+                Offered::None => &[],
+            },
+            output_cap: retake.output_cap,
+            message_id: self.message_id(),
+            requests_before: self.api_calls,
+        };
+        let (end, requests) = step::call_model(&self.scope, call).await;
+        self.api_calls += requests;
+        if let CallEnd::Reply(reply) = &end {
+            self.count(reply).await;
+        }
+        end
+    }
+
+    async fn count(&mut self, reply: &ModelReply) {
+        self.finish = reply.message.finish;
+        self.usage.add(&reply.usage);
+        self.unrecorded.add(&reply.usage);
+        let context_window = self.scope.context.chain.current().window();
+        let context_tokens = reply.usage.total();
+        self.scope.io.emit(TurnEvent::Usage { turn: self.usage, context_tokens, context_window }).await;
+    }
+
+    async fn run_tools(&mut self, reply: ModelReply) -> Result<Option<ExitReason>, RecordError> {
+        let mut message = reply.message;
+        calls::repair(&mut message, &self.scope.context.tools, &mut self.used_call_ids);
+        let batch = Batch::prepare(&self.scope, &message.tool_calls).await;
+        let is_all_unknown = batch.is_all_unknown(&self.scope);
+        let mut records = vec![Record::Message(Message::Assistant(message.clone())), self.usage_record()];
+        records.extend(batch.records());
+        self.scope.io.record(records).await?;
+        self.stored_answers += 1;
+        self.steps += 1;
+        self.history.push(Message::Assistant(message.clone()));
+        let end = batch.run(&self.scope).await?;
+        self.emit_step(&message, &end.results).await;
+        self.history.extend(end.results.into_iter().map(Message::Tool));
+        self.edits.extend(end.edits);
+        if end.is_cancelled {
+            return Ok(Some(ExitReason::InterruptedByUser));
+        }
+        if self.scope.guardrails().is_halted() {
+            return Ok(Some(ExitReason::GuardrailHalt));
+        }
+        Ok(self.policy.note_batch(is_all_unknown))
+    }
+
+    async fn emit_step(&self, message: &AssistantMessage, results: &[ToolResult]) {
+        let tools = message.tool_calls.iter().zip(results).map(|(call, result)| StepTool {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            result: crate::message::plain_text(&result.content),
+        });
+        self.scope.io.emit(TurnEvent::Step { step: self.steps, tools: tools.collect() }).await;
+    }
+
+    /// Lets `pre_verify` hooks look at a finished answer. Sent back, the answer stays in the history
+    /// and the reason goes out with the next request only.
+    async fn send_back(&mut self, message: &AssistantMessage) -> Result<Option<Retake>, RecordError> {
+        let hooks = &self.scope.context.hooks;
+        if self.sent_back >= MAX_SENT_BACK
+            || message.finish == FinishReason::Refused
+            || !hooks.has(HookPoint::PreVerify)
+        {
+            return Ok(None);
+        }
+        let changed: Vec<_> = self.edits.iter().filter(|edit| !edit.is_failed).map(|edit| edit.path.clone()).collect();
+        let changed: Vec<_> = changed.iter().map(|path: &PathBuf| path.to_string_lossy().into_owned()).collect();
+        let verdict = hooks.verify(|| payload::verify(&message.text, self.sent_back, &changed)).await;
+        let Verification::SendBack(reason) = verdict else { return Ok(None) };
+        self.sent_back += 1;
+        let records = vec![Record::Message(Message::Assistant(message.clone())), self.usage_record()];
+        self.scope.io.record(records).await?;
+        self.stored_answers += 1;
+        self.history.push(Message::Assistant(message.clone()));
+        let nudge = Message::user(format!("[The work is not accepted yet: {reason}]"));
+        Ok(Some(Retake { scaffold: vec![nudge], ..Retake::default() }))
+    }
+
+    async fn apply_redirect(&mut self) -> Result<Option<ExitReason>, RecordError> {
+        let Some(text) = self.scope.io.take_redirect() else { return Ok(None) };
+        if self.redirects >= MAX_REDIRECTS {
+            return Ok(Some(ExitReason::RedirectLimitExceeded));
+        }
+        self.redirects += 1;
+        let mut records = Vec::new();
+        records.extend(steer::correct_request(&mut self.history, &text).map(Record::Amended));
+        // The words must also be the newest ones the model reads, when tools have run since.
+        records
+            .extend(steer::append_to_newest_result(&mut self.history, &steer::steer_text(&text)).map(Record::Amended));
+        self.scope.io.record(records).await?;
+        Ok(None)
+    }
+
+    /// Places what the user or the clock has to say, now that the newest result is known.
+    async fn place_words(&mut self) -> Result<(), RecordError> {
+        if let Some(text) = self.scope.io.take_steer() {
+            match steer::append_to_newest_result(&mut self.history, &steer::steer_text(&text)) {
+                Some(amended) => self.scope.io.record(vec![Record::Amended(amended)]).await?,
+                None => self.scope.io.return_steer(text),
+            }
+        }
+        if self.run_budget.is_wrap_up_due() {
+            let notice = steer::notice_text(steer::WRAP_UP);
+            if let Some(amended) = steer::append_to_newest_result(&mut self.history, &notice) {
+                self.scope.io.record(vec![Record::Amended(amended)]).await?;
+                self.run_budget.wrap_up_placed();
+            }
+        }
+        Ok(())
+    }
+
+    /// Under which the next answer is shown; a replay gives it the same id.
+    pub(super) fn message_id(&self) -> Arc<str> {
+        format!("{}.{}", self.scope.context.turn_id, self.stored_answers).into()
+    }
+}

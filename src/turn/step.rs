@@ -1,0 +1,173 @@
+//! One model call: built, streamed to the client, tried again where that makes sense.
+//!
+//! Nothing partial is kept: a call ends as one whole reply or as nothing. Text that was shown before a
+//! failure stays on the client's screen, and a notice says that the answer begins again.
+
+use std::sync::Arc;
+
+use crate::hook::HookPoint;
+use crate::message::{Message, Part};
+use crate::provider::endpoint::Endpoint;
+use crate::provider::normalize::{Target, normalize};
+use crate::provider::recovery::{Action, Recovery, Visible};
+use crate::provider::{ModelEvent, ModelReply, ModelRequest, ProviderError};
+use crate::tool::ToolSpec;
+
+use super::context::Scope;
+use super::event::{Severity, TurnEvent};
+use super::payload;
+use super::port::TurnIo;
+
+/// What is asked of the model.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) history: &'a [Message],
+    /// Where this turn's user message is.
+    pub(super) request_index: usize,
+    /// Put in front of that message, for this request only.
+    pub(super) hook_context: Option<&'a str>,
+    /// Messages that only this request carries.
+    pub(super) scaffold: &'a [Message],
+    pub(super) tools: &'a [ToolSpec],
+    pub(super) output_cap: Option<u64>,
+    /// Under which the answer is shown.
+    pub(super) message_id: Arc<str>,
+    /// Requests of the turn so far.
+    pub(super) requests_before: u32,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub(super) enum CallEnd {
+    /// A whole answer.
+    Reply(ModelReply),
+    /// The turn was cancelled.
+    Cancelled,
+    /// The user corrected the request.
+    Redirected,
+    /// It failed for good.
+    Failed(ProviderError),
+}
+
+/// Calls the model until it answers or nothing is left to try. The second value counts the requests sent.
+pub(super) async fn call_model<Io: TurnIo>(scope: &Scope<'_, Io>, call: Call<'_>) -> (CallEnd, u32) {
+    let mut attempts = Attempts { scope, call, recovery: Recovery::new(), requests: 0, shown: 0 };
+    let end = tokio::select! {
+        biased;
+        () = scope.cancel.cancelled() => CallEnd::Cancelled,
+        () = scope.io.redirected() => CallEnd::Redirected,
+        end = attempts.run() => end,
+    };
+    (end, attempts.requests)
+}
+
+struct Attempts<'a, Io> {
+    scope: &'a Scope<'a, Io>,
+    call: Call<'a>,
+    recovery: Recovery,
+    requests: u32,
+    /// Attempts that had shown something before they failed.
+    shown: u32,
+}
+
+impl<Io: TurnIo> Attempts<'_, Io> {
+    async fn run(&mut self) -> CallEnd {
+        loop {
+            let endpoint = self.scope.context.chain.current();
+            self.requests += 1;
+            let mut visible = Visible::Nothing;
+            let number = self.call.requests_before + self.requests;
+            let hooks = &self.scope.context.hooks;
+            let error = match self.attempt(&endpoint, number, &mut visible).await {
+                Ok(reply) => {
+                    hooks.observe(HookPoint::PostApiRequest, || payload::reply(&endpoint, number, &reply)).await;
+                    return CallEnd::Reply(reply);
+                }
+                Err(error) => error,
+            };
+            hooks.observe(HookPoint::ApiRequestError, || payload::request_error(&endpoint, number, &error)).await;
+            tracing::debug!(%error, kind = error.kind.as_str(), "a model call failed");
+            if visible == Visible::Something {
+                self.shown += 1;
+            }
+            let chain = &self.scope.context.chain;
+            let action = match self.recovery.next(chain, &error, visible) {
+                Action::Compact { .. } => self.recovery.cannot_compact(chain, &error),
+                other => other,
+            };
+            match action {
+                Action::Fail | Action::Compact { .. } => return CallEnd::Failed(error),
+                Action::Again { after, notice } => {
+                    if let Some(text) = notice {
+                        self.scope.io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
+                    }
+                    tokio::time::sleep(after).await;
+                }
+            }
+        }
+    }
+
+    /// The history as this request carries it.
+    fn messages(&self, endpoint: &Endpoint) -> Vec<Message> {
+        let target = Target { api_mode: endpoint.mode, provider: &endpoint.provider, model: &endpoint.model };
+        if self.call.scaffold.is_empty() && self.call.hook_context.is_none() {
+            return normalize(self.call.history, target);
+        }
+        let mut messages = [self.call.history, self.call.scaffold].concat();
+        if let (Some(context), Some(Message::User(user))) =
+            (self.call.hook_context, messages.get_mut(self.call.request_index))
+        {
+            user.content.insert(0, Part::text(context));
+        }
+        normalize(&messages, target)
+    }
+
+    async fn attempt(
+        &self,
+        endpoint: &Endpoint,
+        number: u32,
+        visible: &mut Visible,
+    ) -> Result<ModelReply, ProviderError> {
+        let messages = self.messages(endpoint);
+        let hooks = &self.scope.context.hooks;
+        let (count, tools) = (messages.len(), self.call.tools.len());
+        hooks.observe(HookPoint::PreApiRequest, || payload::request(endpoint, number, count, tools)).await;
+        let request = ModelRequest {
+            system: &self.scope.context.system_prompt,
+            messages: &messages,
+            tools: self.call.tools,
+            max_output_tokens: self.call.output_cap,
+            session_id: &self.scope.context.session_id,
+        };
+        let mut stream = endpoint.open(&self.scope.context.http, &request).await?;
+        let message_id = self.message_id();
+        let mut events = Vec::new();
+        loop {
+            let done = stream.next(&mut events).await;
+            for event in events.drain(..) {
+                *visible = Visible::Something;
+                self.emit(&message_id, event).await;
+            }
+            if let Some(reply) = done? {
+                return Ok(reply);
+            }
+        }
+    }
+
+    /// An answer that begins again is another message to the client.
+    fn message_id(&self) -> Arc<str> {
+        match self.shown {
+            0 => Arc::clone(&self.call.message_id),
+            count => format!("{}.retry{count}", self.call.message_id).into(),
+        }
+    }
+
+    async fn emit(&self, message_id: &Arc<str>, event: ModelEvent) {
+        let message_id = Arc::clone(message_id);
+        match event {
+            ModelEvent::Text(text) => self.scope.io.emit(TurnEvent::Text { message_id, text }).await,
+            ModelEvent::Reasoning(text) => self.scope.io.emit(TurnEvent::Reasoning { message_id, text }).await,
+            ModelEvent::ToolCallStarted { .. } => {}
+        }
+    }
+}
