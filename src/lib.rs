@@ -2,19 +2,27 @@
 //!
 //! The modules in reading order; ARCHITECTURE.md has the picture of one prompt's path through them.
 
+pub mod app;
+pub mod cli;
 pub mod clock;
 pub mod config;
+
 pub mod message;
+pub mod prompt;
+
+pub mod turn;
 
 pub mod provider;
 pub mod tool;
 
-pub mod rpc;
+pub mod hook;
 
 pub mod approval;
 pub mod store;
-pub mod turn;
+
+pub mod session;
+
+pub mod rpc;
+pub mod server;
 
 pub mod script;
-
-pub mod cli;

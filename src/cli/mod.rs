@@ -1,3 +1,118 @@
-//! The subcommands beside serving: each reads its arguments, does its work and writes to the output it is given.
+//! The command line: what each command is called, and where its work is done.
 
+mod demo;
+mod doctor;
+mod log;
+mod run;
 pub mod sessions;
+mod terminal;
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::{Parser, Subcommand};
+
+use crate::app::{self, exit_code};
+use crate::config::{Config, ConfigFlags};
+use crate::script::ScriptArgs;
+
+/// Hosts an AI agent over stdio and speaks the Agent Client Protocol.
+///
+/// Without a command it serves the protocol on standard input and output until the client leaves.
+#[derive(Debug, Parser)]
+#[command(name = "turnd", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(flatten)]
+    config: ConfigFlags,
+    #[command(flatten)]
+    log: log::LogFlags,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the Agent Client Protocol on stdio (the default)
+    Acp,
+    /// Run one turn in this folder; the answer goes to stdout, progress to stderr
+    Run(run::RunArgs),
+    /// Show a whole turn with no key and no network: a scripted model repairs a failing program
+    Demo(demo::DemoArgs),
+    /// Run transcript files against this or any other ACP agent
+    Script(ScriptArgs),
+    /// List, show, export and delete stored sessions
+    Sessions(sessions::SessionsArgs),
+    /// Say what works, what does not, and what to do about it
+    Doctor,
+}
+
+/// Runs the program and returns its exit code.
+#[must_use]
+pub fn main() -> u8 {
+    run_with(std::env::args_os())
+}
+
+fn run_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no failures and go to standard output; clap knows which is which.
+            error.print().ok();
+            return u8::try_from(error.exit_code()).unwrap_or(exit_code::FAILED);
+        }
+    };
+    if let Err(problem) = log::start(&cli.log) {
+        return complain(&problem);
+    }
+    let home = match app::home() {
+        Ok(home) => home,
+        Err(problem) => return complain(&problem),
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(&format!("cannot start: {error}")),
+    };
+    let code = runtime.block_on(Box::pin(execute(cli, home)));
+    // A blocked read of standard input must not keep the process from ending.
+    runtime.shutdown_background();
+    code
+}
+
+async fn execute(cli: Cli, home: std::path::PathBuf) -> u8 {
+    let load = || Config::load(&home, &cli.config);
+    let result = match cli.command {
+        None | Some(Command::Acp) => app::serve_stdio(load()).await.map_err(|error| error.to_string()),
+        Some(Command::Run(args)) => run::run(&args, load()).await,
+        Some(Command::Demo(args)) => demo::run(&args).await,
+        Some(Command::Script(args)) => {
+            let passed = crate::script::command(&args, &mut std::io::stdout()).await;
+            passed
+                .map(|passed| if passed { exit_code::OK } else { exit_code::FAILED })
+                .map_err(|error| error.to_string())
+        }
+        Some(Command::Sessions(args)) => sessions::run(args, &home, &mut std::io::stdout())
+            .await
+            .map(|()| exit_code::OK)
+            .map_err(|error| error.to_string()),
+        Some(Command::Doctor) => doctor::run(&load(), &mut std::io::stdout()).await,
+    };
+    result.unwrap_or_else(|problem| complain(&problem))
+}
+
+/// Tells the user on standard error; the exit code says that it failed.
+fn complain(problem: &str) -> u8 {
+    // Nobody is left to tell when standard error is closed.
+    writeln!(std::io::stderr(), "turnd: {problem}").ok();
+    exit_code::FAILED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,130 @@
+//! Wiring: from a configuration to a served connection, and the end of the process in good order.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::approval::RememberedRules;
+use crate::config::Config;
+use crate::provider::http::Http;
+use crate::rpc::stdio;
+use crate::server::{self, Ending};
+use crate::session::Host;
+use crate::store::Store;
+use crate::tool::process::Processes;
+
+/// How long the store gets to write its last checkpoint.
+const STORE_CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Exit codes of the program.
+pub mod exit_code {
+    /// All went well.
+    pub const OK: u8 = 0;
+    /// The command failed.
+    pub const FAILED: u8 = 1;
+    /// A fault of our own.
+    pub const INTERNAL: u8 = 70;
+    /// The configuration cannot be used.
+    pub const CONFIG: u8 = 78;
+    /// Ended by an interrupt.
+    pub const INTERRUPTED: u8 = 130;
+    /// Ended by a termination signal.
+    pub const TERMINATED: u8 = 143;
+}
+
+/// What all sessions share, from a configuration. Opening the store has begun when this returns.
+#[must_use]
+pub fn host(config: Config) -> Arc<Host> {
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    if let Some(problem) = &config.problem {
+        tracing::error!("{problem}");
+    }
+    let store = Store::open(&config.home);
+    let remembered = Arc::new(RememberedRules::new(&config.home));
+    Arc::new(Host {
+        config,
+        store,
+        http: Http::default(),
+        remembered,
+        processes: Processes::default(),
+        shutdown: CancellationToken::new(),
+    })
+}
+
+/// Serves the protocol on standard input and output until the client leaves or a signal comes.
+///
+/// # Errors
+/// When standard input or output cannot be taken.
+pub async fn serve_stdio(config: Config) -> io::Result<u8> {
+    let (input, output) = stdio::take()?;
+    let host = host(config);
+    let mut signals = JoinSet::new();
+    signals.spawn(watch_signals(host.shutdown.clone()));
+    let ending = serve(Arc::clone(&host), input, output).await?;
+    tracing::info!(?ending, "the connection ended");
+    Ok(match ending {
+        Ending::Closed | Ending::BrokenPipe => exit_code::OK,
+        Ending::Shutdown => signals.try_join_next().and_then(Result::ok).unwrap_or(exit_code::OK),
+    })
+}
+
+/// Serves one client over any pair of streams, and leaves nothing behind: no process, no open store.
+///
+/// # Errors
+/// When the connection could not be begun.
+pub async fn serve(
+    host: Arc<Host>,
+    reader: impl AsyncRead + Unpin + Send + 'static,
+    writer: impl AsyncWrite + Unpin + Send + 'static,
+) -> io::Result<Ending> {
+    let ending = server::serve(Arc::clone(&host), reader, writer).await;
+    close(&host).await;
+    ending
+}
+
+/// Ends what outlives sessions: processes that were to be killed, and the store.
+pub async fn close(host: &Host) {
+    host.processes.shut_down().await;
+    if tokio::time::timeout(STORE_CLOSE_LIMIT, host.store.close()).await.is_err() {
+        tracing::warn!("the store did not close in time");
+    }
+}
+
+/// Waits for a signal to end; the second one ends the process at once. Returns the exit code.
+pub async fn watch_signals(shutdown: CancellationToken) -> u8 {
+    let first = next_signal().await;
+    shutdown.cancel();
+    first
+}
+
+async fn next_signal() -> u8 {
+    let (Ok(mut term), Ok(mut int), Ok(mut hup)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = term.recv() => exit_code::TERMINATED,
+        _ = int.recv() => exit_code::INTERRUPTED,
+        _ = hup.recv() => exit_code::OK,
+    }
+}
+
+/// The home folder: `TURND_HOME`, else `.turnd` in the user's home.
+///
+/// # Errors
+/// When neither names a folder.
+pub fn home() -> Result<PathBuf, String> {
+    let named = std::env::var_os("TURND_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let own = || std::env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(".turnd"));
+    let home = named.or_else(own).ok_or("there is no home folder: set TURND_HOME")?;
+    std::path::absolute(&home).map_err(|error| format!("TURND_HOME {}: {error}", home.display()))
+}

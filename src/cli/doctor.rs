@@ -1,0 +1,54 @@
+//! `turnd doctor`: what works, what does not, and what to do about it.
+
+use std::io::Write;
+
+use crate::app::exit_code;
+use crate::config::Config;
+use crate::store::Store;
+
+/// Runs every check and says how it went; fails when one of them does.
+pub(super) async fn run(config: &Config, out: &mut (dyn Write + Send)) -> Result<u8, String> {
+    let checks = [check_config(config), check_model(config), check_store(config).await];
+    let mut code = exit_code::OK;
+    for check in checks {
+        let mark = if check.problem.is_some() { "FAIL" } else { "ok  " };
+        writeln!(out, "{mark} {}: {}", check.name, check.fact).map_err(|error| error.to_string())?;
+        if let Some(remedy) = check.problem {
+            code = exit_code::FAILED;
+            writeln!(out, "     {remedy}").map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(code)
+}
+
+/// One thing that was looked at.
+struct Check {
+    name: &'static str,
+    fact: String,
+    /// What to do, when it does not work.
+    problem: Option<String>,
+}
+
+fn check_config(config: &Config) -> Check {
+    let fact = format!("home {}", config.home.display());
+    let problem =
+        config.problem.clone().or_else(|| (!config.warnings.is_empty()).then(|| config.warnings.join("\n     ")));
+    Check { name: "configuration", fact, problem }
+}
+
+fn check_model(config: &Config) -> Check {
+    match crate::session::first_endpoint(config) {
+        Ok(endpoint) => {
+            Check { name: "model", fact: format!("{} at {}", endpoint.id(), endpoint.base_url), problem: None }
+        }
+        Err(error) => Check { name: "model", fact: "none can be used".into(), problem: Some(error.to_string()) },
+    }
+}
+
+async fn check_store(config: &Config) -> Check {
+    let store = Store::open(&config.home);
+    let ready = store.ready().await;
+    let fact = store.notice().unwrap_or_else(|| config.home.join("sessions.db").display().to_string());
+    drop(store.close().await);
+    Check { name: "store", fact, problem: ready.err().map(|error| error.to_string()) }
+}

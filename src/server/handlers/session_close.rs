@@ -1,0 +1,63 @@
+//! `session/close` and `session/delete`.
+
+use std::sync::Arc;
+
+use jsonrpsee::Extensions;
+use jsonrpsee_types::Params;
+use serde::Deserialize;
+use tokio::sync::oneshot;
+use turnd_protocol::acp;
+
+use crate::server::dispatch::Server;
+use crate::server::error::Error;
+use crate::server::from_client;
+use crate::session::{Command, SessionError};
+use crate::store::{StoreError, Write};
+
+use super::session;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionParams {
+    session_id: Arc<str>,
+}
+
+/// Cancels what runs, as `session/cancel` does and in wire order, and answers once the session is quiet.
+pub(super) async fn close(
+    params: Params<'static>,
+    server: Arc<Server>,
+    _: Extensions,
+) -> Result<acp::CloseSessionResponse, Error> {
+    let params: SessionParams = from_client::params(&params)?;
+    let session = session(&server, &params.session_id)?;
+    end(&session).await;
+    Ok(acp::CloseSessionResponse::new())
+}
+
+/// Deletes the session and all that is stored of it. One that never was is no error.
+pub(super) async fn delete(
+    params: Params<'static>,
+    server: Arc<Server>,
+    _: Extensions,
+) -> Result<acp::DeleteSessionResponse, Error> {
+    let params: SessionParams = from_client::params(&params)?;
+    if let Some(session) = server.sessions.get(&params.session_id) {
+        end(&session).await;
+    }
+    let write = Write::DeleteSession { id: params.session_id.to_string() };
+    match server.sessions.host().store.write(vec![write]).await {
+        Ok(()) => Ok(acp::DeleteSessionResponse::new()),
+        Err(StoreError::Owned { pid }) => Err(SessionError::Owned { id: params.session_id, pid }.into()),
+        Err(error) => Err(SessionError::Store(error.to_string()).into()),
+    }
+}
+
+async fn end(session: &crate::session::SessionHandle) {
+    session.cancel();
+    let (reply, quiet) = oneshot::channel();
+    if session.send(Command::Close(reply)).is_ok() {
+        // An error means that the session ended on its own.
+        drop(quiet.await);
+    }
+    session.ended().await;
+}

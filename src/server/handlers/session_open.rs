@@ -1,0 +1,103 @@
+//! `session/new`, `session/load` and `session/resume`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jsonrpsee::Extensions;
+use jsonrpsee_types::Params;
+use serde::Deserialize;
+use tokio::sync::oneshot;
+use turnd_protocol::acp;
+
+use crate::server::dispatch::{RequestContext, Server};
+use crate::server::error::Error;
+use crate::server::{from_client, to_client};
+use crate::session::{Command, OpenKind, OpenRequest, Opened, ReplayWish, SessionError};
+
+use super::closed;
+
+pub(super) async fn new(
+    params: Params<'static>,
+    server: Arc<Server>,
+    extensions: Extensions,
+) -> Result<acp::NewSessionResponse, Error> {
+    let params: acp::NewSessionRequest = from_client::params(&params)?;
+    let context = RequestContext::of(&extensions)?;
+    let id: Arc<str> = uuid::Uuid::now_v7().to_string().into();
+    let folders = Folders::check(&params.cwd, &params.additional_directories)?;
+    let opened = open(&server, Arc::clone(&id), OpenKind::New, folders).await?;
+    context.hold(opened.delivered);
+    Ok(acp::NewSessionResponse::new(id)
+        .modes(to_client::modes(opened.options.mode))
+        .config_options(to_client::options(&opened.options)))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredParams {
+    session_id: Arc<str>,
+    cwd: PathBuf,
+    #[serde(default)]
+    additional_directories: Vec<PathBuf>,
+}
+
+pub(super) async fn load(
+    params: Params<'static>,
+    server: Arc<Server>,
+    extensions: Extensions,
+) -> Result<acp::LoadSessionResponse, Error> {
+    let params: StoredParams = from_client::params(&params)?;
+    let opened = stored(&server, params, ReplayWish::Replay).await?;
+    RequestContext::of(&extensions)?.hold(opened.delivered);
+    Ok(acp::LoadSessionResponse::new()
+        .modes(to_client::modes(opened.options.mode))
+        .config_options(to_client::options(&opened.options)))
+}
+
+pub(super) async fn resume(
+    params: Params<'static>,
+    server: Arc<Server>,
+    extensions: Extensions,
+) -> Result<acp::ResumeSessionResponse, Error> {
+    let params: StoredParams = from_client::params(&params)?;
+    let opened = stored(&server, params, ReplayWish::Silent).await?;
+    RequestContext::of(&extensions)?.hold(opened.delivered);
+    Ok(acp::ResumeSessionResponse::new()
+        .modes(to_client::modes(opened.options.mode))
+        .config_options(to_client::options(&opened.options)))
+}
+
+async fn stored(server: &Server, params: StoredParams, wish: ReplayWish) -> Result<Opened, Error> {
+    let folders = Folders::check(&params.cwd, &params.additional_directories)?;
+    if let Some(session) = server.sessions.get(&params.session_id) {
+        let (reply, answer) = oneshot::channel();
+        match session.send(Command::Reopen(wish, reply)) {
+            Ok(()) => return Ok(answer.await.map_err(closed)??),
+            Err(SessionError::Closed) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    open(server, params.session_id, OpenKind::Stored(wish), folders).await
+}
+
+async fn open(server: &Server, id: Arc<str>, kind: OpenKind, folders: Folders) -> Result<Opened, Error> {
+    let client = server.client.session(Arc::clone(&id));
+    let Folders { cwd, additional_roots } = folders;
+    let (_, opening) = server.sessions.open(OpenRequest { id, kind, cwd, additional_roots, client });
+    Ok(opening.await.map_err(closed)??)
+}
+
+/// The folders of a session, checked.
+struct Folders {
+    cwd: PathBuf,
+    additional_roots: Vec<PathBuf>,
+}
+
+impl Folders {
+    fn check(cwd: &std::path::Path, additional: &[PathBuf]) -> Result<Self, Error> {
+        let cwd = from_client::folder("cwd", cwd)?;
+        let roots = additional.iter().enumerate();
+        let roots = roots.map(|(index, root)| from_client::folder(&format!("additionalDirectories[{index}]"), root));
+        Ok(Self { cwd, additional_roots: roots.collect::<Result<_, _>>()? })
+    }
+}

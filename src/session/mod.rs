@@ -1,0 +1,19 @@
+//! Sessions: one task each, which owns the history and runs one turn at a time.
+//!
+//! The history exists once. An idle session has it, a running turn has been lent it; there is nothing to
+//! lock. Requests come in through a mailbox in wire order; cancelling goes past it through a token.
+
+mod command;
+mod handle;
+mod io;
+mod open;
+pub mod port;
+mod registry;
+mod replay;
+mod slash;
+mod task;
+
+pub use command::{Command, Delivered, Opened, Prompt, PromptEnd, PromptOutcome, ReplayWish, SessionError, Steer};
+pub use handle::SessionHandle;
+pub use open::{Host, OpenKind, OpenRequest, first_endpoint};
+pub use registry::Registry;

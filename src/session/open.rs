@@ -1,0 +1,309 @@
+//! What sessions share, and how one is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::approval::{Gate, GateSetup, Places, RememberedRules, SandboxState};
+use crate::clock;
+use crate::config::{Config, Mode};
+use crate::hook::command::CommandHook;
+use crate::hook::{Hook, HookSet};
+use crate::message::Message;
+use crate::provider::catalog;
+use crate::provider::endpoint::Endpoint;
+use crate::provider::http::Http;
+use crate::provider::recovery::FallbackChain;
+use crate::store::{LoadedSession, SessionRow, Store, StoreError, Write};
+use crate::tool::process::Processes;
+use crate::tool::registry::{self, ToolRegistry};
+use crate::tool::todo::TodoList;
+use crate::tool::{SessionState, ToolContext, ToolLimits};
+
+use super::command::{Opened, ReplayWish, SessionError};
+use super::port::{ClientPort, SessionEvent, SessionOptions};
+use super::replay;
+
+/// What all sessions of the process share.
+#[derive(Debug)]
+pub struct Host {
+    /// The configuration.
+    pub config: Config,
+    /// The store.
+    pub store: Store,
+    /// The way to the network.
+    pub http: Http,
+    /// Approvals that were given for good.
+    pub remembered: Arc<RememberedRules>,
+    /// Every process that tools have started.
+    pub processes: Processes,
+    /// Fires when the process is to end.
+    pub shutdown: CancellationToken,
+}
+
+/// How a session comes to be open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenKind {
+    /// A new one.
+    New,
+    /// A stored one.
+    Stored(ReplayWish),
+}
+
+/// A session to open.
+#[derive(Debug)]
+pub struct OpenRequest {
+    /// Its id.
+    pub id: Arc<str>,
+    /// New or stored.
+    pub kind: OpenKind,
+    /// Working folder, absolute; it was checked to exist.
+    pub cwd: PathBuf,
+    /// Other folders of the client, absolute.
+    pub additional_roots: Vec<PathBuf>,
+    /// Who shows it.
+    pub client: Arc<dyn ClientPort>,
+}
+
+/// Gets how opening went.
+pub(super) type Opening = oneshot::Receiver<Result<Opened, SessionError>>;
+
+/// An open session, idle.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: Arc<str>,
+    pub(super) host: Arc<Host>,
+    pub(super) client: Arc<dyn ClientPort>,
+    pub(super) row: SessionRow,
+    pub(super) gate: Arc<Gate>,
+    pub(super) chain: Arc<FallbackChain>,
+    pub(super) tools: Arc<ToolRegistry>,
+    pub(super) tool_context: ToolContext,
+    hooks: Vec<Arc<dyn Hook>>,
+}
+
+impl Session {
+    /// Opens a session and, when it is a stored one, shows it again if that is wished.
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing stays open then.
+    pub(super) async fn open(host: Arc<Host>, request: OpenRequest) -> Result<(Self, Vec<Message>), SessionError> {
+        if let Some(problem) = &host.config.problem {
+            return Err(SessionError::Config(problem.clone()));
+        }
+        let loaded = match request.kind {
+            OpenKind::New => None,
+            OpenKind::Stored(_) => Some(load(&host.store, &request.id).await?),
+        };
+        let model = loaded.as_ref().map(|loaded| loaded.row.model.clone());
+        let chain = chain(&host.config, model.as_deref())?;
+        let mut row = match &loaded {
+            Some(loaded) => loaded.row.clone(),
+            None => new_row(&host.config, &request, &chain),
+        };
+        row.cwd = request.cwd.to_string_lossy().into_owned();
+        row.model = chain.current().id();
+        let session = Self::assemble(host, request, row, chain);
+        match &loaded {
+            None => session.store(vec![Write::CreateSession(session.row.clone())]).await?,
+            Some(loaded) => session.show_again(loaded).await,
+        }
+        let history = loaded.map(|loaded| loaded.messages.into_iter().map(|stored| stored.message).collect());
+        let history: Vec<Message> = history.unwrap_or_default();
+        TodoList::default().hydrate(&session.tool_context.state, &history);
+        Ok((session, history))
+    }
+
+    fn assemble(host: Arc<Host>, request: OpenRequest, row: SessionRow, chain: FallbackChain) -> Self {
+        let config = &host.config;
+        let mode = Mode::from_id(&row.mode).unwrap_or(config.mode);
+        let gate = Gate::new(GateSetup {
+            mode,
+            rules: config.rules.clone(),
+            remembered: Arc::clone(&host.remembered),
+            places: places(config, &request.cwd, &request.additional_roots),
+            sandbox: SandboxState::Off,
+        });
+        let tool_context = ToolContext {
+            cwd: request.cwd,
+            additional_roots: request.additional_roots,
+            limits: ToolLimits {
+                max_result_chars: config.tools.max_result_chars,
+                terminal_timeout_seconds: config.tools.terminal_timeout_seconds,
+            },
+            editor: request.client.editor(),
+            secret_env: catalog::secret_env_names(config).into(),
+            state: Arc::new(SessionState::default()),
+        };
+        Self {
+            id: request.id,
+            client: request.client,
+            row,
+            gate: Arc::new(gate),
+            chain: Arc::new(chain),
+            tools: Arc::new(ToolRegistry::new(registry::built_in(&host.processes), &config.tools)),
+            hooks: command_hooks(config, &tool_context),
+            tool_context,
+            host,
+        }
+    }
+
+    /// Shows the stored history to a client that asked to load it.
+    pub(super) async fn show_again(&self, loaded: &LoadedSession) {
+        for replayed in replay::replay(loaded) {
+            self.client.tell(SessionEvent::Replay(replayed)).await;
+        }
+    }
+
+    /// The user's hooks, with what each of their payloads holds in this turn.
+    pub(super) fn hooks(&self, turn_id: &str) -> HookSet {
+        if self.hooks.is_empty() {
+            return HookSet::default();
+        }
+        let base = json!({
+            "session_id": &*self.id,
+            "turn_id": turn_id,
+            "model": self.row.model,
+            "cwd": self.row.cwd,
+            "platform": "turnd",
+        });
+        HookSet::new(self.hooks.clone(), base.as_object().cloned().unwrap_or_default())
+    }
+
+    /// What can be chosen, and what is chosen.
+    pub(super) fn options(&self) -> SessionOptions {
+        SessionOptions {
+            mode: self.gate.mode(),
+            model: self.row.model.clone(),
+            models: models(&self.host.config, &self.row.model),
+        }
+    }
+
+    /// The history from the store, after a turn that could not give it back.
+    pub(super) async fn reload(&self) -> Vec<Message> {
+        match self.host.store.open_session(&self.id).await {
+            Ok(Some(loaded)) => loaded.messages.into_iter().map(|stored| stored.message).collect(),
+            Ok(None) => Vec::new(),
+            Err(error) => {
+                tracing::error!(session = %self.id, %error, "the history could not be read again");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Stores mode and model.
+    pub(super) async fn save_options(&self) {
+        let write = Write::UpdateSession {
+            id: self.id.to_string(),
+            title: None,
+            mode: Some(self.row.mode.clone()),
+            model: Some(self.row.model.clone()),
+            system_prompt: None,
+            updated_at_ms: clock::now_ms(),
+        };
+        if let Err(error) = self.store(vec![write]).await {
+            tracing::warn!(session = %self.id, %error, "a choice could not be stored");
+        }
+    }
+
+    pub(super) async fn store(&self, writes: Vec<Write>) -> Result<(), SessionError> {
+        self.host.store.write(writes).await.map_err(|error| store_error(&self.id, &error))
+    }
+}
+
+/// The folders of a session and the places that need care.
+fn places(config: &Config, cwd: &Path, additional_roots: &[PathBuf]) -> Places {
+    let user_home = std::env::home_dir();
+    Places::new(cwd, additional_roots, &config.home, user_home.as_deref(), &config.sandbox.deny_read)
+}
+
+/// The hooks of the configuration; a broken entry is told and left out.
+fn command_hooks(config: &Config, context: &ToolContext) -> Vec<Arc<dyn Hook>> {
+    let hooks = config.hooks.iter().filter_map(|entry| {
+        match CommandHook::new(entry, context.cwd.clone(), context.secret_env.to_vec()) {
+            Ok(hook) => Some(Arc::new(hook) as Arc<dyn Hook>),
+            Err(problem) => {
+                tracing::warn!("{problem}");
+                None
+            }
+        }
+    });
+    hooks.collect()
+}
+
+fn new_row(config: &Config, request: &OpenRequest, chain: &FallbackChain) -> SessionRow {
+    let now = clock::now_ms();
+    SessionRow {
+        id: request.id.to_string(),
+        parent_id: None,
+        cwd: request.cwd.to_string_lossy().into_owned(),
+        additional_roots: request.additional_roots.iter().map(|root| root.to_string_lossy().into_owned()).collect(),
+        model: chain.current().id(),
+        mode: config.mode.as_str().into(),
+        title: None,
+        system_prompt: None,
+        created_at_ms: now,
+        updated_at_ms: now,
+    }
+}
+
+async fn load(store: &Store, id: &Arc<str>) -> Result<LoadedSession, SessionError> {
+    match store.open_session(id).await {
+        Ok(Some(loaded)) => Ok(loaded),
+        Ok(None) => Err(SessionError::Unknown(Arc::clone(id))),
+        Err(error) => Err(store_error(id, &error)),
+    }
+}
+
+/// The endpoint that a new session would use first.
+///
+/// # Errors
+/// Why there is none.
+pub fn first_endpoint(config: &Config) -> Result<Arc<Endpoint>, SessionError> {
+    chain(config, config.model.as_deref()).map(|chain| chain.current())
+}
+
+/// The way through the configured models, starting at `model` where one is given.
+pub(super) fn chain(config: &Config, model: Option<&str>) -> Result<FallbackChain, SessionError> {
+    let env = catalog::process_env;
+    let primary = match model.map(str::to_owned).or_else(|| catalog::default_model(config, &env)) {
+        Some(model) => model,
+        None => return Err(SessionError::AuthRequired(catalog::no_model_text())),
+    };
+    let primary = catalog::resolve(config, &env, &primary).map_err(|error| resolve_error(&error))?;
+    let mut fallbacks = Vec::new();
+    for fallback in &config.fallback_providers {
+        match catalog::resolve(config, &env, fallback) {
+            Ok(endpoint) => fallbacks.push(endpoint),
+            Err(error) => tracing::warn!(%fallback, %error, "a fallback cannot be used"),
+        }
+    }
+    Ok(FallbackChain::new(primary, fallbacks))
+}
+
+fn resolve_error(error: &catalog::ResolveError) -> SessionError {
+    match error {
+        catalog::ResolveError::NoCredential { .. } => SessionError::AuthRequired(error.to_string()),
+        _ => SessionError::Config(error.to_string()),
+    }
+}
+
+fn models(config: &Config, current: &str) -> Vec<String> {
+    let mut models = vec![current.to_owned()];
+    for model in config.model.iter().chain(&config.fallback_providers) {
+        if !models.contains(model) {
+            models.push(model.clone());
+        }
+    }
+    models
+}
+
+pub(super) fn store_error(id: &Arc<str>, error: &StoreError) -> SessionError {
+    match error {
+        StoreError::Owned { pid } => SessionError::Owned { id: Arc::clone(id), pid: *pid },
+        other => SessionError::Store(other.to_string()),
+    }
+}

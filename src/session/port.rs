@@ -1,0 +1,156 @@
+//! The session's only view of the client: an editor behind the protocol, or a terminal.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use crate::config::Mode;
+use crate::message::Part;
+use crate::tool::{CallPlan, Display, Editor};
+use crate::turn::TurnReport;
+use crate::turn::event::TurnEvent;
+use crate::turn::port::{Answer, CallState};
+
+/// Whoever shows a session to a person.
+pub trait ClientPort: Send + Sync + fmt::Debug {
+    /// Shows something. Waits while the client lags.
+    fn tell(&self, event: SessionEvent) -> BoxFuture<'_, ()>;
+
+    /// Asks for approval and waits for the answer, for ever if need be. Dropping the future withdraws
+    /// the question.
+    fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, Answer>;
+
+    /// The client's view of files, when it offers one.
+    fn editor(&self) -> Option<Arc<dyn Editor>>;
+}
+
+/// Something about a session that the client may show.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SessionEvent {
+    /// A turn began.
+    TurnStarted {
+        /// The turn.
+        turn_id: Arc<str>,
+    },
+    /// Something happened in the running turn.
+    Turn {
+        /// The turn.
+        turn_id: Arc<str>,
+        /// What.
+        event: TurnEvent,
+    },
+    /// A turn ended.
+    TurnEnded(Box<TurnReport>),
+    /// Words that are no part of the history: the answer to a slash command.
+    Remark {
+        /// One id per remark.
+        message_id: Arc<str>,
+        /// The text.
+        text: String,
+    },
+    /// The commands a prompt may begin with.
+    Commands(Vec<CommandInfo>),
+    /// The mode changed.
+    Mode(Mode),
+    /// The model or another option changed.
+    Options(SessionOptions),
+    /// The session's title.
+    Title(String),
+    /// A stored message, shown again.
+    Replay(Replayed),
+}
+
+/// One slash command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandInfo {
+    /// Without the slash.
+    pub name: &'static str,
+    /// What it does.
+    pub description: &'static str,
+    /// What may follow it; `None` when nothing may.
+    pub hint: Option<&'static str>,
+}
+
+/// What can be chosen for a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionOptions {
+    /// The mode.
+    pub mode: Mode,
+    /// `PROVIDER/MODEL` in use.
+    pub model: String,
+    /// The models that can be chosen, the one in use among them.
+    pub models: Vec<String>,
+}
+
+/// A piece of a stored session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Replayed {
+    /// What the user said.
+    User {
+        /// The id it had.
+        message_id: Arc<str>,
+        /// The parts.
+        parts: Vec<Part>,
+    },
+    /// Reasoning of the model.
+    Thought {
+        /// The id it had.
+        message_id: Arc<str>,
+        /// The text.
+        text: String,
+    },
+    /// The model's words.
+    Agent {
+        /// The id it had.
+        message_id: Arc<str>,
+        /// The text.
+        text: String,
+    },
+    /// A tool call and how it ended.
+    ToolCall(Box<ReplayedCall>),
+}
+
+/// A stored tool call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplayedCall {
+    /// The call.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// What it would do.
+    pub plan: CallPlan,
+    /// The arguments.
+    pub arguments: Value,
+    /// How it ended.
+    pub state: CallState,
+    /// What was shown.
+    pub display: Vec<Display>,
+    /// Data for the client.
+    pub raw: Option<Value>,
+}
+
+/// A question about a tool call that was already announced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PermissionQuestion {
+    /// The call.
+    pub tool_call_id: String,
+    /// The tool.
+    pub tool: String,
+    /// What it would do.
+    pub plan: CallPlan,
+    /// Why it is asked, one line each.
+    pub reasons: Vec<String>,
+    /// What can be answered.
+    pub choices: Vec<Choice>,
+}
+
+/// One answer that is offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What it means.
+    pub answer: Answer,
+    /// The words on the button; they say exactly what will be remembered.
+    pub name: String,
+}
