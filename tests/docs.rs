@@ -1,13 +1,15 @@
 //! What the documentation says is what the program does: the configuration table, the example file, the snippets.
 //!
-//! `BLESS=1 cargo test --test docs` rewrites the generated part of README.md.
+//! `BLESS=1 cargo test --test docs -- --test-threads 1` rewrites the generated parts of README.md.
 
 #![expect(clippy::unwrap_used, reason = "a test panics to fail")]
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use serde_json::Value;
-use turnd::config::{Config, ConfigFlags};
+use serde_json::{Value, json};
+use turnd::config::{Config, ConfigFlags, Mode};
 
 fn project(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -17,6 +19,19 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(project(path)).unwrap()
 }
 
+/// Keys that are read and have no effect yet; the documentation leaves them out until they have.
+const WITHOUT_EFFECT: [&str; 9] = [
+    "compression.",
+    "delegation.",
+    "auxiliary.",
+    "mcp_servers.",
+    "sandbox.mode",
+    "sandbox.network",
+    "sandbox.writable",
+    "tools.terminal",
+    "rules[].host",
+];
+
 /// One key of the configuration.
 struct Key {
     path: String,
@@ -25,11 +40,14 @@ struct Key {
     meaning: String,
 }
 
-/// Every key of the configuration's schema, in the order of its types.
+/// Every key of the configuration's schema that has an effect, in the order of its types.
 fn keys() -> Vec<Key> {
     let schema = schemars::schema_for!(Config).to_value();
     let mut keys = Vec::new();
     collect(&schema, &schema, "", &mut keys);
+    let hidden =
+        |path: &str| WITHOUT_EFFECT.iter().any(|name| path == *name || name.ends_with('.') && path.starts_with(name));
+    keys.retain(|key| !hidden(&key.path));
     keys
 }
 
@@ -94,16 +112,104 @@ fn table() -> String {
     table
 }
 
+/// Holds what stands between two marks of README.md to what is true, or rewrites it under `BLESS=1`.
+fn generated(section: &str, truth: &str) {
+    let (begin, end) = (format!("<!-- {section}: generated -->\n"), format!("<!-- {section}: end -->"));
+    let readme = read("README.md");
+    let (before, rest) = readme.split_once(&begin).unwrap();
+    let (found, after) = rest.split_once(&end).unwrap();
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(project("README.md"), format!("{before}{begin}{truth}{end}{after}")).unwrap();
+    } else {
+        assert_eq!(found, truth, "run BLESS=1 cargo test --test docs -- --test-threads 1");
+    }
+}
+
 #[test]
 fn the_configuration_table_of_the_readme_is_the_schema() {
+    generated("configuration", &table());
+}
+
+#[test]
+fn the_modes_of_the_readme_are_the_modes() {
+    let mut table = String::from("| mode | what happens |\n| --- | --- |\n");
+    for mode in Mode::ALL {
+        table.push_str(&format!("| `{}` | {} |\n", mode.as_str(), mode.describe().1));
+    }
+    generated("modes", &table);
+}
+
+#[test]
+fn the_slash_commands_of_the_readme_are_what_clients_are_told() {
+    let mut table = String::from("| command | does |\n| --- | --- |\n");
+    for command in announced_commands() {
+        let hint = command["input"]["hint"].as_str().map(|hint| format!(" {}", hint.replace('|', "\\|")));
+        let (name, does) = (command["name"].as_str().unwrap(), command["description"].as_str().unwrap());
+        table.push_str(&format!("| `/{name}`{} | {does} |\n", hint.unwrap_or_default()));
+    }
+    generated("slash commands", &table);
+}
+
+/// What a client is told right after `session/new`.
+fn announced_commands() -> Vec<Value> {
+    let home = tempfile::tempdir().unwrap();
+    let mut daemon = turnd(&["--script", "tests/e2e/model.jsonl"], home.path());
+    let mut child = daemon.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    for (id, method, params) in [
+        (1, "initialize", json!({"protocolVersion": 1})),
+        (2, "session/new", json!({"cwd": home.path(), "mcpServers": []})),
+    ] {
+        writeln!(stdin, "{}", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).unwrap();
+    }
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let update = lines
+        .map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap())
+        .find_map(|message| message.pointer("/params/update/availableCommands")?.as_array().cloned());
+    drop(stdin);
+    child.wait().unwrap();
+    update.unwrap()
+}
+
+#[expect(clippy::disallowed_methods, reason = "these tests are about the built program")]
+fn turnd(arguments: &[&str], home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnd"));
+    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env("TURND_HOME", home);
+    command
+}
+
+#[test]
+fn every_command_of_the_readme_exists() {
+    let home = tempfile::tempdir().unwrap();
     let readme = read("README.md");
-    let (begin, end) = ("<!-- configuration: generated -->\n", "<!-- configuration: end -->");
-    let (before, rest) = readme.split_once(begin).expect("README.md has no generated configuration table");
-    let (found, after) = rest.split_once(end).expect("README.md's configuration table has no end mark");
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(project("README.md"), format!("{before}{begin}{}{end}{after}", table())).unwrap();
-    } else {
-        assert_eq!(found, table(), "run BLESS=1 cargo test --test docs");
+    let rows = readme.lines().filter_map(|line| line.strip_prefix("| `turnd ")?.split('|').next());
+    let mut seen = 0;
+    for row in rows {
+        let words = row.split('`').next().unwrap().split_whitespace();
+        let subcommands: Vec<_> = words.filter(|word| word.chars().all(|c| c.is_ascii_lowercase())).collect();
+        let output = turnd(&[&subcommands[..], &["--help"]].concat(), home.path()).output().unwrap();
+        assert!(output.status.success(), "turnd {subcommands:?} --help: {output:?}");
+        seen += 1;
+    }
+    assert!(seen >= 5, "only {seen} commands found in README.md");
+}
+
+#[test]
+fn every_data_block_of_the_readme_parses() {
+    let readme = read("README.md");
+    let blocks = |language: &str| {
+        let fence = format!("```{language}\n");
+        readme.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(!blocks("json").is_empty() && !blocks("toml").is_empty());
+    for block in blocks("json") {
+        serde_json::from_str::<Value>(&block).unwrap();
+    }
+    for block in blocks("toml") {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("config.toml"), &block).unwrap();
+        let config = Config::load(home.path(), &ConfigFlags::default());
+        assert_eq!((config.problem, config.warnings), (None, Vec::new()), "{block}");
     }
 }
 

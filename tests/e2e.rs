@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test panics to fail and prints to be read")]
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -107,4 +108,50 @@ fn the_conformance_kit_finds_nothing() {
 fn big_answer() -> serde_json::Value {
     let text = "0123456789abcdef ".repeat(18_000);
     serde_json::json!({"model": {"when": {"user_contains": "big"}, "text": text}})
+}
+
+/// Runs one of the one-file clients in a folder of its own and gives what it printed.
+fn example(mut client: Command, folder: &Path, words: &[&str], typed: &str) -> String {
+    let model = script("model.jsonl");
+    let agent = [env!("CARGO_BIN_EXE_turnd").as_ref(), "--script".as_ref(), model.as_os_str()];
+    client.args(words).arg("--").args(agent).current_dir(folder).env("TURND_HOME", folder.join("home"));
+    let mut child = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(typed.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{words:?}: {}\n{said}", output.status);
+    said
+}
+
+/// The three examples that every one-file client in `clients/` has.
+fn plays_its_examples(client: impl Fn() -> Command) {
+    let folder = tempfile::tempdir().unwrap();
+    let said = example(client(), folder.path(), &["turn", "hello"], "");
+    assert!(said.contains("Hello, this is a scripted answer.\n(end_turn)"), "{said}");
+    let said = example(client(), folder.path(), &["approve", "write greeting"], "1\n");
+    assert!(said.contains("[completed]") && folder.path().join("greeting.txt").exists(), "{said}");
+    let said = example(client(), folder.path(), &["cancel", "slow"], "");
+    assert!(said.contains("tick 000") && said.contains("(cancelled)"), "{said}");
+}
+
+#[test]
+fn the_one_file_python_client_plays_its_examples() {
+    let works = command("python3").arg("--version").stdout(Stdio::null()).status().is_ok();
+    let Some(()) = required("python3", works.then_some(())) else { return };
+    plays_its_examples(|| {
+        let mut client = command("python3");
+        client.arg(script("../../clients/python/turnd_client.py"));
+        client
+    });
+}
+
+#[test]
+fn the_one_file_node_client_plays_its_examples() {
+    let works = command("node").arg("--version").stdout(Stdio::null()).status().is_ok();
+    let Some(()) = required("node", works.then_some(())) else { return };
+    plays_its_examples(|| {
+        let mut client = command("node");
+        client.arg(script("../../clients/node/turnd_client.mjs"));
+        client
+    });
 }
