@@ -195,6 +195,23 @@ fn every_command_of_the_readme_exists() {
 }
 
 #[test]
+fn the_exit_codes_of_the_readme_are_the_programs() {
+    let script = "tests/e2e/model.jsonl";
+    for (config, arguments, code) in [
+        ("", &["run", "--script", script, "hello"][..], 0),
+        ("", &["run", "--resume", "no-such-session", "hello"], 1),
+        ("", &["--no-such-option"], 2),
+        ("max_iterations = \"many\"", &["run", "hello"], 78),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("config.toml"), config).unwrap();
+        let output = turnd(arguments, home.path()).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
+        assert!(read("README.md").contains(&format!("| {code} |")), "README.md does not tell exit code {code}");
+    }
+}
+
+#[test]
 fn every_data_block_of_the_readme_parses() {
     let readme = read("README.md");
     let blocks = |language: &str| {

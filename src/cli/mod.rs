@@ -82,7 +82,13 @@ async fn execute(cli: Cli, home: std::path::PathBuf) -> u8 {
     let load = || Config::load(&home, &cli.config);
     let result = match cli.command {
         None | Some(Command::Acp) => app::serve_stdio(load()).await.map_err(|error| error.to_string()),
-        Some(Command::Run(args)) => run::run(&args, load()).await,
+        Some(Command::Run(args)) => {
+            let config = load();
+            if let Some(problem) = &config.problem {
+                return complain_as(exit_code::CONFIG, problem);
+            }
+            run::run(&args, config).await
+        }
         Some(Command::Demo(args)) => demo::run(&args).await,
         Some(Command::Script(args)) => {
             let passed = crate::script::command(&args, &mut std::io::stdout()).await;
@@ -101,9 +107,13 @@ async fn execute(cli: Cli, home: std::path::PathBuf) -> u8 {
 
 /// Tells the user on standard error; the exit code says that it failed.
 fn complain(problem: &str) -> u8 {
+    complain_as(exit_code::FAILED, problem)
+}
+
+fn complain_as(code: u8, problem: &str) -> u8 {
     // Nobody is left to tell when standard error is closed.
     writeln!(std::io::stderr(), "turnd: {problem}").ok();
-    exit_code::FAILED
+    code
 }
 
 #[cfg(test)]
