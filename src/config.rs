@@ -188,6 +188,8 @@ pub struct Quirks {
     pub reasoning_effort: Option<bool>,
     /// Send cache markers or a cache key.
     pub prompt_cache: Option<bool>,
+    /// How long a marked prefix is kept (Messages): `5m` or `1h`. Default `5m`.
+    pub prompt_cache_ttl: Option<String>,
     /// The role of the system prompt: `system` or `developer`.
     pub system_role: Option<String>,
 }

@@ -35,6 +35,11 @@ impl Pieces {
         rest
     }
 
+    /// Puts a whole text in the place of what was put together.
+    pub(super) fn replace(&mut self, text: String) {
+        *self = Self { text, joiner: HalfJoiner::default() };
+    }
+
     pub(super) fn as_str(&self) -> &str {
         &self.text
     }

@@ -1,13 +1,14 @@
 //! Which encoder, decoder and path belong to a wire format.
 
-use crate::provider::{ApiMode, Decoder, Endpoint, ModelRequest, anthropic_messages, chat_completions};
+use crate::provider::{ApiMode, Decoder, Endpoint, ModelRequest, anthropic_messages, chat_completions, responses};
 
 /// The body of one call; `None` for a mode that is not spoken over HTTP.
 pub(super) fn encode(endpoint: &Endpoint, request: &ModelRequest<'_>) -> Option<Vec<u8>> {
     match endpoint.mode {
         ApiMode::ChatCompletions => Some(chat_completions::encode(endpoint, request)),
         ApiMode::AnthropicMessages => Some(anthropic_messages::encode(endpoint, request)),
-        ApiMode::CodexResponses | ApiMode::Scripted => None,
+        ApiMode::CodexResponses => Some(responses::encode(endpoint, request)),
+        ApiMode::Scripted => None,
     }
 }
 
@@ -16,7 +17,8 @@ pub(super) fn decoder(endpoint: &Endpoint) -> Option<Box<dyn Decoder>> {
     match endpoint.mode {
         ApiMode::ChatCompletions => Some(chat_completions::decoder(endpoint)),
         ApiMode::AnthropicMessages => Some(anthropic_messages::decoder(endpoint)),
-        ApiMode::CodexResponses | ApiMode::Scripted => None,
+        ApiMode::CodexResponses => Some(responses::decoder(endpoint)),
+        ApiMode::Scripted => None,
     }
 }
 

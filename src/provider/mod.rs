@@ -27,11 +27,14 @@ pub mod http;
 mod http_tests;
 pub mod json;
 mod loose;
+#[cfg(test)]
+mod matrix_tests;
 pub mod models;
 pub mod normalize;
 pub mod pricing;
 pub mod recovery;
 pub mod redact;
+pub mod responses;
 pub mod retry_after;
 mod schema;
 pub mod scripted;

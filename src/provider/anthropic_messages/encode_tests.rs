@@ -14,7 +14,9 @@ use crate::tool::ToolSpec;
 const MODEL: &str = "claude-sonnet-4-5";
 
 fn claude() -> Endpoint {
-    endpoint(ApiMode::AnthropicMessages, MODEL)
+    let mut endpoint = endpoint(ApiMode::AnthropicMessages, MODEL);
+    endpoint.quirks.reasoning_effort = true;
+    endpoint
 }
 
 fn request(messages: &[Message]) -> ModelRequest<'_> {
@@ -209,8 +211,7 @@ fn a_history_to_be_continued_does_not_end_with_space() {
 
 #[track_caller]
 fn check_limits(model: &str, effort: Option<&str>, asked: Option<u64>, expected: Value) {
-    let endpoint =
-        Endpoint { reasoning_effort: effort.map(str::to_owned), ..endpoint(ApiMode::AnthropicMessages, model) };
+    let endpoint = Endpoint { reasoning_effort: effort.map(str::to_owned), model: model.into(), ..claude() };
     let history = [Message::user("q")];
     let body = body(&endpoint, &ModelRequest { max_output_tokens: asked, ..request(&history) });
     let fields = ["max_tokens", "thinking", "output_config"]
@@ -246,7 +247,7 @@ fn thinking_leaves_room_for_the_answer_and_fits_the_model() {
         None,
         json!({"max_tokens": 64_000, "thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
     );
-    check_limits("smollm2", Some("high"), None, json!({"max_tokens": 8192}));
+    check_limits("smollm2", Some("low"), None, json!({"max_tokens": 8192, "thinking": budget(4096)}));
 }
 
 #[test]

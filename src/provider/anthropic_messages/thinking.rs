@@ -67,7 +67,7 @@ pub fn beta_header(endpoint: &Endpoint) -> Option<&'static str> {
 }
 
 fn thinks(endpoint: &Endpoint) -> bool {
-    version(&endpoint.model).map_or(endpoint.quirks.reasoning_effort, |version| version >= (3, 7))
+    endpoint.quirks.reasoning_effort && version(&endpoint.model).is_none_or(|version| version >= (3, 7))
 }
 
 /// True in the middle of a tool loop that began without thinking, for example with another provider. The API

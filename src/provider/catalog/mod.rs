@@ -118,7 +118,7 @@ pub fn quirks_at(base_url: &BaseUrl, mode: ApiMode, model: &str) -> ServerQuirks
     let unknown = ServerQuirks {
         reasoning_replay: ReasoningReplay::WhenPresent,
         tool_call_extra: true,
-        prompt_cache: mode == ApiMode::AnthropicMessages,
+        prompt_cache: mode == ApiMode::AnthropicMessages || mode == ApiMode::CodexResponses,
         reasoning_effort: mode == ApiMode::AnthropicMessages || mode == ApiMode::CodexResponses,
         ..ServerQuirks::default()
     };

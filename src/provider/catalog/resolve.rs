@@ -10,8 +10,8 @@ use crate::config::{Config, ProviderConfig, Quirks};
 use crate::provider::ApiMode;
 use crate::provider::credentials::{CredentialError, KeyRing, stored_key};
 use crate::provider::endpoint::{
-    Adjustments, EmptyContent, Endpoint, MaxTokensField, ReasoningReplay, RetryPolicy, ServerQuirks, SystemRole,
-    Timeouts,
+    Adjustments, CacheTtl, EmptyContent, Endpoint, MaxTokensField, ReasoningReplay, RetryPolicy, ServerQuirks,
+    SystemRole, Timeouts,
 };
 use crate::provider::redact::Redactor;
 use crate::provider::scripted::{Script, ScriptError};
@@ -277,6 +277,13 @@ fn override_quirks(known: ServerQuirks, configured: &Quirks) -> Result<ServerQui
             other => return Err(("system_role", other.to_owned(), "system, developer")),
         };
     }
+    if let Some(value) = configured.prompt_cache_ttl.as_deref() {
+        quirks.cache_ttl = match value {
+            "5m" => CacheTtl::FiveMinutes,
+            "1h" => CacheTtl::OneHour,
+            other => return Err(("prompt_cache_ttl", other.to_owned(), "5m, 1h")),
+        };
+    }
     quirks.reasoning_replay = match configured.replay_reasoning_content {
         Some(false) => ReasoningReplay::Never,
         Some(true) if quirks.reasoning_replay == ReasoningReplay::Never => ReasoningReplay::WhenPresent,
@@ -417,12 +424,13 @@ mod tests {
     fn settings_override_what_is_known() {
         let text = "[providers.p]\nbase_url = \"http://h/v1\"\ncontext_window = 4096\nmax_output_tokens = 100\n\
                     max_retries = 1\nretry_base_seconds = 0.0\nstream_idle_timeout_seconds = 0.5\n\
-                    quirks = { empty_content = \"empty\", stream_usage = false, replay_reasoning_content = false }";
+                    quirks = { prompt_cache_ttl = \"1h\", empty_content = \"empty\", stream_usage = false, replay_reasoning_content = false }";
         let endpoint = resolved(text, &[], "p/gpt-4o").unwrap();
         assert_eq!((endpoint.context_window, endpoint.max_output_tokens), (4_096, Some(100)));
         assert_eq!((endpoint.retry.max_retries, endpoint.retry.base), (1, Duration::ZERO));
         assert_eq!(endpoint.timeouts.idle, Duration::from_millis(500));
         assert_eq!(endpoint.quirks.empty_content, EmptyContent::Empty);
+        assert_eq!(endpoint.quirks.cache_ttl, CacheTtl::OneHour);
         assert_eq!(endpoint.quirks.reasoning_replay, ReasoningReplay::Never);
         assert!(!endpoint.quirks.stream_usage);
     }

@@ -133,7 +133,9 @@ impl Answer {
                 let body = format!(r#"{{"error":{{"code":503,"message":"the server gave up: {reason}"}}}}"#);
                 return Err(DecodeError::Reported { body });
             }
-            self.finish = Some(finish_reason(reason));
+            // OpenAI ends a refusal with `stop`.
+            let is_refused = self.finish == Some(FinishReason::Refused) && finish_reason(reason) == FinishReason::Stop;
+            self.finish = Some(if is_refused { FinishReason::Refused } else { finish_reason(reason) });
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ mod native;
 mod steps;
 
 #[cfg(test)]
-mod random_tests;
+pub(super) mod random_tests;
 #[cfg(test)]
 mod tests;
 

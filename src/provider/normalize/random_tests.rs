@@ -9,7 +9,7 @@ use crate::message::FinishReason;
 
 /// What may happen next to a history. Texts are unique, so that a lost one is noticed.
 #[derive(Clone, Debug)]
-enum Move {
+pub(in crate::provider) enum Move {
     /// A whole turn: question, batches of calls (call and answer), final answer.
     Turn {
         batches: Vec<u8>,
@@ -27,7 +27,7 @@ enum Move {
     Spoil(usize, u8),
 }
 
-fn moves() -> impl Strategy<Value = Vec<Move>> {
+pub(in crate::provider) fn moves() -> impl Strategy<Value = Vec<Move>> {
     let turn = (prop::collection::vec(0_u8..4, 0..3), any::<bool>())
         .prop_map(|(batches, has_native)| Move::Turn { batches, has_native });
     prop::collection::vec(
@@ -44,7 +44,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     )
 }
 
-fn build(moves: &[Move]) -> Vec<Message> {
+pub(in crate::provider) fn build(moves: &[Move]) -> Vec<Message> {
     let mut history = Vec::new();
     let mut count = 0;
     for next in moves {
