@@ -2,7 +2,7 @@
 //!
 //! [`Gate::judge`] takes a call that a tool has prepared and gives a verdict in a fixed order: the
 //! floor that no mode lifts, deny rules, the hook's verdict, ask rules, allow rules and remembered
-//! grants, the mode, and at last a question to the user. Commands are read by [`shell`] twice: a
+//! grants, the mode, and at last a question to the user. Commands are read by `shell` twice: a
 //! strict reading that may prove a command plain, and a permissive one that only looks for harm.
 //!
 //! Text never is a boundary here. A rule says what the user means; what a command can reach is the

@@ -1,7 +1,7 @@
 //! The one ordered way out: responses, notifications and our own requests share a queue and a writer.
 //!
 //! Two kinds of sender share it. The connection loop must never wait, so its replies need no permit.
-//! Sessions wait for one of [`PERMITS`] per message, which a message gives back once it is written: a
+//! Sessions wait for one of `PERMITS` per message, which a message gives back once it is written: a
 //! client that stops reading stops the turns, not the connection, and the queue stays bounded.
 //!
 //! Text is queued as text and rendered by the writer, which joins neighbouring pieces of one message:

@@ -3,7 +3,7 @@
 //! A transcript scripts both sides of the agent: what the client sends and expects, and what the model
 //! answers. `turnd script` runs them against any agent, the test suite runs them against the spawned
 //! program and in process. After each case the closing [`rules`] hold for every line on the wire, and
-//! every request to the model has passed [`invariants`]. [`format`] is the file format, [`matching`] the
+//! every request to the model has passed [`invariants`]. [`mod@format`] is the file format, [`matching`] the
 //! pattern language.
 
 use std::io::{self, Write};
