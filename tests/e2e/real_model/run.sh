@@ -2,6 +2,8 @@
 # Whole turns with a real model behind turnd: installs the server and the model, builds turnd, drives it.
 #
 # usage: tests/e2e/real_model/run.sh [DIR]      (default: target/real-model, 130 MB on disk, 400 MB of memory)
+#
+# Exit code 3: the model server does not run on this machine.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
