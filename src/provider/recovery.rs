@@ -111,6 +111,8 @@ impl Recovery {
                 self.rotate(endpoint).unwrap_or_else(|| self.fall_back(chain, error, rest))
             }
             ErrorKind::AuthRequired | ErrorKind::ModelNotFound => self.fall_back(chain, error, None),
+            // A wrong address stays wrong: nothing is gained by asking there again.
+            ErrorKind::Unknown if error.status.is_some_and(|status| status < 500) => self.fall_back(chain, error, None),
             ErrorKind::ContentPolicyBlocked => self.leave_refusal(chain, error),
             ErrorKind::RateLimit | ErrorKind::UpstreamRateLimit | ErrorKind::InvalidResponse => {
                 self.rotate_limited(endpoint, error).unwrap_or_else(|| self.eagerly(chain, endpoint, error))

@@ -97,6 +97,12 @@ fn with_fallbacks_each_reason_leaves_the_primary_at_its_time() {
 }
 
 #[test]
+fn an_unexplained_refusal_is_not_asked_for_twice() {
+    let not_found = ProviderError { status: Some(404), ..error(ErrorKind::Unknown) };
+    assert_eq!(Recovery::new().next(&alone(), &not_found, Visible::Nothing), Action::Fail);
+}
+
+#[test]
 fn a_failing_fallback_is_passed_over() {
     let chain = with_fallbacks();
     let mut recovery = Recovery::new();
