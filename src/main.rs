@@ -3,5 +3,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(code) = turnd::tool::process::enter(std::env::args_os()) {
+        return code;
+    }
     ExitCode::from(turnd::cli::main())
 }
