@@ -65,6 +65,24 @@ pub(super) fn shown(events: &[ModelEvent]) -> (String, String) {
     shown
 }
 
+/// All streams of a mode's folder, read once.
+pub(super) fn bodies(mode: ApiMode) -> &'static [Vec<u8>] {
+    static ALL: std::sync::OnceLock<Vec<(ApiMode, Vec<Vec<u8>>)>> = std::sync::OnceLock::new();
+    let read = |mode: ApiMode| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/providers").join(mode.as_str());
+        let mut paths: Vec<_> = std::fs::read_dir(folder)
+            .expect("the folder exists")
+            .map(|entry| entry.expect("readable").path())
+            .collect();
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "sse"));
+        paths.sort();
+        paths.iter().map(|path| std::fs::read(path).expect("readable")).collect()
+    };
+    let modes = [ApiMode::ChatCompletions, ApiMode::AnthropicMessages, ApiMode::CodexResponses];
+    let all = ALL.get_or_init(|| modes.into_iter().map(|mode| (mode, read(mode))).collect());
+    all.iter().find(|(of, _)| *of == mode).map_or(&[], |(_, bodies)| bodies)
+}
+
 /// Checks every file of a mode's folder.
 pub(super) fn check_folder(mode: ApiMode, decoder: fn() -> Box<dyn Decoder>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/providers").join(mode.as_str());

@@ -21,6 +21,8 @@ mod draft;
 pub mod endpoint;
 mod format;
 #[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
 mod golden_tests;
 pub mod http;
 #[cfg(test)]

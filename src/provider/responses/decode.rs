@@ -3,7 +3,8 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::items::{Address, Items, Kind, Source, content};
+use super::content::content;
+use super::items::{Address, Items, Kind, Source};
 use super::wire::{Event, Response, usage};
 use crate::message::{AssistantMessage, FinishReason, NativeItems, Usage};
 use crate::provider::draft::{Shown, Written, fields_without_marks, settle_ids};

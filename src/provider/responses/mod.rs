@@ -3,6 +3,7 @@
 //! Nothing is stored at the provider: each request carries the whole history, reasoning in encrypted items.
 //! So no item goes back with an id that only the provider's store could resolve.
 
+mod content;
 mod decode;
 mod encode;
 mod items;
