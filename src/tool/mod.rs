@@ -37,6 +37,7 @@ pub mod replace;
 pub mod search;
 pub mod search_files;
 
+pub mod background;
 pub mod process;
 pub mod terminal;
 

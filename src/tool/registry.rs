@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use super::args::nearest;
 use super::output::one_line;
-use super::process::Processes;
+use super::process::{Background, Processes};
 use super::{Tool, ToolSpec};
 use crate::config::ToolsConfig;
 
 /// The tools that need nothing but the machine, in the order the model sees them.
 #[must_use]
 pub fn built_in(processes: &Processes) -> Vec<Arc<dyn Tool>> {
+    let background = Background::new(processes.clone());
     vec![
-        Arc::new(super::terminal::Terminal::new(processes.clone())),
+        Arc::new(super::terminal::Terminal::new(processes.clone(), background.clone())),
+        Arc::new(super::background::ProcessTool::new(background)),
         Arc::new(super::read_file::ReadFile::default()),
         Arc::new(super::write_file::WriteFile::default()),
         Arc::new(super::patch::Patch::default()),
@@ -164,7 +166,7 @@ mod tests {
     #[test]
     fn the_order_is_stable_and_disabled_tools_are_left_out() {
         let names: Vec<String> = registry(&["patch"]).specs().iter().map(|spec| spec.name.clone()).collect();
-        assert_eq!(names, ["terminal", "read_file", "write_file", "search_files", "todo"]);
+        assert_eq!(names, ["terminal", "process", "read_file", "write_file", "search_files", "todo"]);
     }
 
     #[test]
@@ -193,7 +195,7 @@ mod tests {
     fn a_name_that_means_nothing_is_answered_with_the_names_there_are() {
         for name in ["", "launch_rocket", "\u{0}", &"x".repeat(100_000)] {
             let Lookup::Unknown(text) = registry(&[]).lookup(name) else { panic!("{name}") };
-            assert!(text.contains("terminal, read_file, write_file"), "{text}");
+            assert!(text.contains("terminal, process, read_file, write_file"), "{text}");
             assert!(text.len() < 300);
         }
         assert!(matches!(registry(&[]).lookup("todo"), Lookup::Known(_)));
@@ -211,7 +213,7 @@ mod tests {
     #[test]
     fn the_catalogue_has_a_line_per_tool() {
         let catalogue = registry(&[]).catalogue();
-        assert_eq!(catalogue.lines().count(), 6);
+        assert_eq!(catalogue.lines().count(), 7);
         assert!(catalogue.contains("read_file: Read a text file or an image.\n"), "{catalogue}");
     }
 }

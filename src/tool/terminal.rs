@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 
 use super::output::{cap, one_line};
 use super::path::{resolve, shown};
-use super::process::{CommandLine, Ended, Finished, Processes};
+use super::process::{Background, CommandLine, Ended, Finished, Processes};
 use super::{
     Access, CallPlan, Prepared, RunContext, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec, args,
 };
 
 const DESCRIPTION: &str = "Run a bash command. No input, no terminal; each call is a new shell. What it leaves running \
-is killed when it ends. Of long output head and tail are kept.";
+is killed when it ends: for servers set background and use process. Of long output head and tail are kept.";
 
 /// Bytes of output kept from the start, and as many from the end.
 const KEEP_BYTES: usize = 16 << 10;
@@ -24,8 +24,11 @@ const KEEP_BYTES: usize = 16 << 10;
 /// Bytes of the newest output shown while the command runs.
 const SHOW_BYTES: usize = 8 << 10;
 
-/// The longest a call may ask for, in seconds.
-const MAX_TIMEOUT_SECONDS: f64 = 24.0 * 3600.0;
+/// The longest a command may run; in the background also the default.
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// How long the first output of a background command is awaited, so that one that fails at once shows it.
+const FIRST_OUTPUT_WAIT: Duration = Duration::from_secs(1);
 
 /// The longest command, in bytes: Linux takes arguments of 128 KiB.
 const MAX_COMMAND_BYTES: usize = 128_000;
@@ -36,6 +39,8 @@ struct Arguments {
     timeout_seconds: Option<f64>,
     /// Default: the working folder
     cwd: Option<String>,
+    #[serde(default)]
+    background: bool,
 }
 
 /// Runs commands.
@@ -43,13 +48,14 @@ struct Arguments {
 pub struct Terminal {
     spec: ToolSpec,
     processes: Processes,
+    background: Background,
 }
 
 impl Terminal {
-    /// The tool, starting its processes on this account.
+    /// The tool, starting its processes on this account and keeping those in the background with the session's.
     #[must_use]
-    pub fn new(processes: Processes) -> Self {
-        Self { spec: args::spec::<Arguments>("terminal", DESCRIPTION), processes }
+    pub fn new(processes: Processes, background: Background) -> Self {
+        Self { spec: args::spec::<Arguments>("terminal", DESCRIPTION), processes, background }
     }
 }
 
@@ -64,17 +70,19 @@ impl Tool for Terminal {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Prepared, ToolFailure>> {
         Box::pin(async move {
-            let Arguments { command, timeout_seconds, cwd } = args::parse(&self.spec, arguments)?;
+            let Arguments { command, timeout_seconds, cwd, background } = args::parse(&self.spec, arguments)?;
             check_command(&command)?;
             let cwd = match cwd.as_deref().filter(|cwd| !cwd.is_empty()) {
                 Some(spelled) => resolve(spelled, &context.cwd)?.real,
                 None => context.cwd.clone(),
             };
-            let title = if cwd == context.cwd {
-                one_line(&command, 120)
-            } else {
-                format!("{} (in {})", one_line(&command, 120), shown(&cwd, &context.cwd))
-            };
+            let mut title = one_line(&command, 120);
+            if cwd != context.cwd {
+                title.push_str(&format!(" (in {})", shown(&cwd, &context.cwd)));
+            }
+            if background {
+                title.push_str(" (in the background)");
+            }
             let plan = CallPlan {
                 title,
                 kind: ToolKind::Execute,
@@ -82,9 +90,16 @@ impl Tool for Terminal {
                 ..CallPlan::default()
             };
             let keep_bytes = KEEP_BYTES.min(context.limits.max_result_chars / 2);
-            let timeout = timeout(timeout_seconds, context.limits.terminal_timeout_seconds)?;
+            let default =
+                if background { MAX_TIMEOUT } else { Duration::from_secs(context.limits.terminal_timeout_seconds) };
+            let timeout = timeout(timeout_seconds, default)?;
             let line = CommandLine { command, cwd, timeout, secret_env: context.secret_env.clone(), keep_bytes };
-            let (processes, max_chars) = (self.processes.clone(), context.limits.max_result_chars);
+            let max_chars = context.limits.max_result_chars;
+            if background {
+                let commands = self.background.clone();
+                return Ok(Prepared::new(plan, move |run| start(commands, line, max_chars, run)));
+            }
+            let processes = self.processes.clone();
             Ok(Prepared::new(plan, move |run| carry_out(processes, line, max_chars, run)))
         })
     }
@@ -104,10 +119,10 @@ fn check_command(command: &str) -> Result<(), ToolFailure> {
     Ok(())
 }
 
-fn timeout(asked: Option<f64>, default: u64) -> Result<Duration, ToolFailure> {
+fn timeout(asked: Option<f64>, default: Duration) -> Result<Duration, ToolFailure> {
     match asked {
-        None => Ok(Duration::from_secs(default)),
-        Some(seconds) if seconds > 0.0 => Ok(Duration::from_secs_f64(seconds.min(MAX_TIMEOUT_SECONDS))),
+        None => Ok(default),
+        Some(seconds) if seconds > 0.0 => Ok(Duration::from_secs_f64(seconds.min(MAX_TIMEOUT.as_secs_f64()))),
         Some(seconds) => Err(ToolFailure::new(format!("`timeout_seconds` must be above 0, found {seconds}"))),
     }
 }
@@ -121,6 +136,24 @@ async fn carry_out(processes: Processes, line: CommandLine, max_chars: usize, ru
     match finished {
         Ok(finished) => report(&finished, line.timeout, max_chars),
         Err(error) => ToolOutput::error(format!("the shell could not be started: {error}")),
+    }
+}
+
+async fn start(commands: Background, line: CommandLine, max_chars: usize, run: RunContext) -> ToolOutput {
+    if !is_folder(line.cwd.clone()).await {
+        return ToolOutput::error(format!("{} is not a folder that exists; nothing was run", line.cwd.display()));
+    }
+    let id = match commands.start(line) {
+        Ok(id) => id,
+        Err(error) => return ToolOutput::error(error.to_string()),
+    };
+    tokio::select! {
+        _ = commands.wait(id, FIRST_OUTPUT_WAIT) => {}
+        () = run.cancel.cancelled() => {}
+    }
+    match commands.read(id) {
+        Some((status, news)) => ToolOutput::text(super::background::report(&status, &news, max_chars)),
+        None => ToolOutput::error(format!("process {id} is gone")),
     }
 }
 
@@ -161,8 +194,13 @@ mod tests {
     use super::*;
     use crate::tool::testing::{Workspace, run_context, text};
 
+    fn terminal() -> Terminal {
+        let processes = Processes::default();
+        Terminal::new(processes.clone(), Background::new(processes))
+    }
+
     async fn run(workspace: &Workspace, arguments: Value) -> ToolOutput {
-        workspace.call(&Terminal::new(Processes::default()), arguments).await
+        workspace.call(&terminal(), arguments).await
     }
 
     #[tokio::test]
@@ -189,7 +227,7 @@ mod tests {
     async fn the_plan_holds_the_exact_command_and_folder() {
         let workspace = Workspace::new();
         std::fs::create_dir(workspace.path("sub")).unwrap();
-        let tool = Terminal::new(Processes::default());
+        let tool = terminal();
         let command = "echo  a\necho b";
         let prepared = workspace.prepare(&tool, json!({"command": command, "cwd": "sub"})).await.unwrap();
         assert_eq!(prepared.plan.title, "echo a echo b (in sub)");
@@ -218,7 +256,7 @@ mod tests {
     #[tokio::test]
     async fn a_cancelled_command_gives_what_it_said_so_far() {
         let workspace = Workspace::new();
-        let tool = Terminal::new(Processes::default());
+        let tool = terminal();
         let prepared = workspace.prepare(&tool, json!({"command": "echo so far; sleep 60"})).await.unwrap();
         let (progress, mut shown) = crate::tool::Progress::channel();
         let run = RunContext { progress, ..run_context() };

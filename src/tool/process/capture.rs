@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::tool::output::clean_for_model;
 
 /// The first and the last bytes of a stream, and how many there were.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Capture {
     keep: usize,
     head: Vec<u8>,
@@ -58,16 +58,31 @@ impl Capture {
         format!("{head}\n[... {omitted} bytes left out ...]\n{tail}")
     }
 
+    /// What came after the first `seen` bytes, as far as it was kept, as plain text.
+    #[must_use]
+    pub fn since(&self, seen: u64) -> String {
+        if seen == 0 {
+            return self.text();
+        }
+        let new = self.total.saturating_sub(seen);
+        self.newest_bytes(usize::try_from(new).unwrap_or(usize::MAX), new)
+    }
+
     /// The newest `max_bytes` or so as plain text, for showing while the stream goes on.
     #[must_use]
     pub fn newest(&self, max_bytes: usize) -> String {
-        let mut bytes: Vec<u8> = Vec::with_capacity(max_bytes);
+        self.newest_bytes(max_bytes, self.total)
+    }
+
+    /// The newest bytes; `of` is how many there are to choose from.
+    fn newest_bytes(&self, max_bytes: usize, of: u64) -> String {
+        let mut bytes: Vec<u8> = Vec::new();
         let from_head = max_bytes.saturating_sub(self.tail.len());
         if self.omitted_bytes() == 0 {
             bytes.extend(self.head.get(self.head.len().saturating_sub(from_head)..).unwrap_or_default());
         }
         bytes.extend(self.tail.iter().skip(self.tail.len().saturating_sub(max_bytes)));
-        let before = self.total - bytes.len() as u64;
+        let before = of.saturating_sub(bytes.len() as u64);
         let text = clean_for_model(&bytes);
         if before == 0 {
             return text;
@@ -112,5 +127,13 @@ mod tests {
         assert_eq!(capture(b"abcdef", 100, 2).newest(2), "[... 4 bytes before ...]\nef");
         assert_eq!(capture(b"abcdef", 2, 2).newest(100), "[... 4 bytes before ...]\nef");
         assert_eq!(capture(b"", 2, 2).newest(100), "");
+    }
+
+    #[test]
+    fn what_was_read_is_not_shown_again() {
+        assert_eq!(capture(b"abcdef", 100, 2).since(0), "abcdef");
+        assert_eq!(capture(b"abcdef", 100, 2).since(4), "ef");
+        assert_eq!(capture(b"abcdef", 100, 2).since(6), "");
+        assert_eq!(capture(b"abcdefghij", 2, 2).since(4), "[... 4 bytes before ...]\nij");
     }
 }

@@ -22,12 +22,14 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+mod background;
 mod capture;
 mod environment;
 mod helper;
 mod marker;
 mod tree;
 
+pub use background::{Background, Status};
 pub use capture::Capture;
 pub use helper::enter;
 use marker::Marker;
@@ -101,6 +103,8 @@ struct Account {
     calls: AtomicU64,
     /// The tasks that end process trees.
     reapers: TaskTracker,
+    /// The tasks that run background commands.
+    background: TaskTracker,
     /// Fires when there is no time for grace any more.
     shutdown: CancellationToken,
     /// Kills what is left when this daemon is killed. Started with the first command.
@@ -113,6 +117,7 @@ impl Default for Processes {
             daemon: uuid::Uuid::now_v7().simple().to_string(),
             calls: AtomicU64::new(0),
             reapers: TaskTracker::new(),
+            background: TaskTracker::new(),
             shutdown: CancellationToken::new(),
             watcher: OnceLock::new(),
         }))
@@ -130,6 +135,8 @@ impl Processes {
     /// Ends every process at once, without grace, and waits for that. Commands started later end at once too.
     pub async fn shut_down(&self) {
         self.0.shutdown.cancel();
+        self.0.background.close();
+        self.0.background.wait().await;
         self.settled().await;
     }
 
@@ -144,9 +151,19 @@ impl Processes {
         &self,
         line: &CommandLine,
         cancel: &CancellationToken,
+        show: impl FnMut(&Capture) + Send,
+    ) -> std::io::Result<Finished> {
+        self.run_with_input(line, Stdio::null(), cancel, show).await
+    }
+
+    async fn run_with_input(
+        &self,
+        line: &CommandLine,
+        input: Stdio,
+        cancel: &CancellationToken,
         mut show: impl FnMut(&Capture) + Send,
     ) -> std::io::Result<Finished> {
-        let (mut tree, mut pipe) = self.start(line)?;
+        let (mut tree, mut pipe) = self.start(line, input)?;
         let mut output = Capture::new(line.keep_bytes);
         let mut buffer = vec![0; PIPE_BYTES];
         let mut deadline = Instant::now() + line.timeout;
@@ -211,7 +228,7 @@ impl Processes {
     }
 
     /// Starts the shell and gives its process tree and the pipe both its outputs go into.
-    fn start(&self, line: &CommandLine) -> std::io::Result<(Tree, pipe::Receiver)> {
+    fn start(&self, line: &CommandLine, input: Stdio) -> std::io::Result<(Tree, pipe::Receiver)> {
         self.0.watcher.get_or_init(|| helper::start_watcher(&self.0.daemon));
         let marker = Marker::call(&self.0.daemon, self.0.calls.fetch_add(1, Ordering::Relaxed));
         let (reader, writer): (PipeReader, _) = std::io::pipe()?;
@@ -219,7 +236,7 @@ impl Processes {
         rustix::pipe::fcntl_setpipe_size(&reader, PIPE_BYTES).ok();
         let mut command = helper::shell_command(shell());
         command.arg("-c").arg(&line.command).current_dir(&line.cwd);
-        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        command.stdin(input).stdout(writer.try_clone()?).stderr(writer);
         environment::clean(command.as_std_mut(), &line.secret_env, &marker);
         let child = command.spawn()?;
         // The command holds our copies of the pipe's write end; they must be gone to see its end.

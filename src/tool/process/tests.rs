@@ -263,3 +263,33 @@ async fn a_killed_daemon_takes_its_processes_with_it() {
     assert_eq!(running(&sleep), Vec::<u32>::new());
     child.wait().unwrap();
 }
+
+#[tokio::test]
+async fn background_commands_end_with_their_session() {
+    let sleep = unique_sleep();
+    let processes = Processes::default();
+    let background = Background::new(processes.clone());
+    background.start(line(&sleep)).unwrap();
+    until(|| !running(&sleep).is_empty()).await;
+    processes.settled().await;
+    assert!(!running(&sleep).is_empty(), "it outlives the turn");
+    drop(background);
+    processes.0.background.close();
+    processes.0.background.wait().await;
+    processes.settled().await;
+    assert_eq!(running(&sleep), Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn only_so_many_commands_run_in_the_background() {
+    let processes = Processes::default();
+    let background = Background::new(processes.clone());
+    for _ in 0..16 {
+        background.start(line("sleep 60")).unwrap();
+    }
+    assert!(background.start(line("true")).unwrap_err().to_string().contains("kill one"));
+    background.kill(3).await.unwrap();
+    assert_eq!(background.start(line("true")).unwrap(), 17);
+    assert!(background.read(3).is_none(), "the ended one made room");
+    processes.shut_down().await;
+}
