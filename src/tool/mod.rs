@@ -41,6 +41,10 @@ pub mod background;
 pub mod process;
 pub mod terminal;
 
+pub mod html;
+pub mod public_address;
+pub mod web_fetch;
+
 pub mod todo;
 
 mod edit;

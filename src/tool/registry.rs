@@ -19,6 +19,7 @@ pub fn built_in(processes: &Processes) -> Vec<Arc<dyn Tool>> {
         Arc::new(super::write_file::WriteFile::default()),
         Arc::new(super::patch::Patch::default()),
         Arc::new(super::search_files::SearchFiles::default()),
+        Arc::new(super::web_fetch::WebFetch::default()),
         Arc::new(super::todo::TodoList::default()),
     ]
 }
@@ -166,7 +167,7 @@ mod tests {
     #[test]
     fn the_order_is_stable_and_disabled_tools_are_left_out() {
         let names: Vec<String> = registry(&["patch"]).specs().iter().map(|spec| spec.name.clone()).collect();
-        assert_eq!(names, ["terminal", "process", "read_file", "write_file", "search_files", "todo"]);
+        assert_eq!(names, ["terminal", "process", "read_file", "write_file", "search_files", "web_fetch", "todo"]);
     }
 
     #[test]
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn the_catalogue_has_a_line_per_tool() {
         let catalogue = registry(&[]).catalogue();
-        assert_eq!(catalogue.lines().count(), 7);
+        assert_eq!(catalogue.lines().count(), 8);
         assert!(catalogue.contains("read_file: Read a text file or an image.\n"), "{catalogue}");
     }
 }
