@@ -9,7 +9,7 @@ use crate::tool::{Access, CallPlan};
 
 use super::display;
 use super::need::{Findings, NeedKind};
-use super::place::{Places, Site, Spot, Standing};
+use super::place::{Places, Site, Spot, Standing, View};
 use super::rule::{Reach, Rule};
 
 /// A call with everything that bears on it.
@@ -17,7 +17,7 @@ pub(super) struct Case<'a> {
     pub(super) tool: &'a str,
     pub(super) arguments: &'a Value,
     pub(super) plan: &'a CallPlan,
-    pub(super) places: &'a Places,
+    pub(super) places: &'a View<'a>,
     pub(super) rules: &'a [Rule],
 }
 

@@ -10,9 +10,9 @@ use super::display;
 use super::floor;
 use super::need::{Findings, NeedKind};
 use super::place::{Site, Spot, Standing, expand};
-use super::program::{self, Assessment, Objection};
+use super::program::{self, Assessment, Objection, Sees};
 use super::rule::{Reach, Rule};
-use super::shell::{self, Analysis, Command, Plainness, RedirectKind, Word, WordKind};
+use super::shell::{self, Analysis, Command, Joined, Plainness, RedirectKind, Word, WordKind};
 
 /// Folders a command may be in at once before nobody can follow.
 const MAX_FOLDERS: usize = 16;
@@ -67,7 +67,7 @@ impl Case<'_> {
                 if self.places.site(&start) != Site::Inside {
                     findings.need(NeedKind::CommandRead, format!("runs outside the workspace: {}", show(&start)));
                 }
-                let mut now = Folders { all: vec![start.real], is_lost: false };
+                let mut now = Folders::at(start.real);
                 for command in commands {
                     self.step(command, &mut now, &mut lifted, findings);
                 }
@@ -78,6 +78,7 @@ impl Case<'_> {
             Plainness::Opaque(reason) => {
                 findings.changes(|| format!("runs a command that is not plain: {reason}"));
                 findings.need(NeedKind::Command, format!("cannot be read plainly: {reason}"));
+                findings.to_cover = None;
             }
         }
         self.harm(&analysis, &folders, &lifted, findings);
@@ -128,6 +129,10 @@ impl Case<'_> {
 
     /// Files with secrets that the words of a command name.
     fn secrets(&self, command: &Command, folders: &Folders) -> Vec<Objection> {
+        let assessment = program::assess(command);
+        if assessment.is_read_only && assessment.sees == Sees::Names {
+            return Vec::new();
+        }
         let spots = folders.mentioned(command, self);
         spots
             .into_iter()
@@ -138,6 +143,7 @@ impl Case<'_> {
 
     /// One plain command: covered by what is known of it, by a rule, or not at all.
     fn step(&self, command: &Command, now: &mut Folders, lifted: &mut Vec<Objection>, findings: &mut Findings) {
+        now.enter(command);
         self.redirects(command, now, findings);
         self.variables(command, findings);
         let Some(inner) = peel(command) else {
@@ -158,6 +164,7 @@ impl Case<'_> {
             findings.changes(|| format!("runs `{words}`"));
         }
         if rule.is_none() && !assessment.is_read_only {
+            findings.to_cover.iter_mut().for_each(|commands| commands.push(inner.clone()));
             let known: Vec<String> = objections.iter().map(|objection| display::escape(&objection.reason)).collect();
             match known.is_empty() {
                 true => findings.need(NeedKind::Command, format!("runs `{words}`")),
@@ -167,7 +174,7 @@ impl Case<'_> {
             }
         }
         self.paths(&inner, &assessment, rule, now, findings);
-        now.follow(&inner, self);
+        now.go(&inner, self);
     }
 
     /// Paths that a reading command names.
@@ -192,11 +199,12 @@ impl Case<'_> {
                 self.file_rules(&spot, findings);
                 let is_outside =
                     self.places.site(&spot) != Site::Inside && !is_plain_file(&spot.spelled) && !is_public_file(&spot);
-                let is_spelled = rule.is_some_and(|rule| spells(rule, word));
+                let is_spelled = rule.is_some_and(|rule| assessment.sees == Sees::Names || spells(rule, word));
                 if is_outside && !is_spelled && self.reach(&spot).is_none() {
                     findings.need(NeedKind::CommandRead, format!("reads outside the workspace: {}", show(&spot)));
                 }
-                if self.places.standing(&spot) == Standing::Secret
+                if assessment.sees == Sees::Content
+                    && self.places.standing(&spot) == Standing::Secret
                     && self.reach(&spot) != Some(Reach::Exact)
                     && rule.is_none()
                 {
@@ -325,43 +333,89 @@ fn is_plain_file(path: &Path) -> bool {
 /// The folders a command may be in.
 pub(super) struct Folders {
     pub(super) all: Vec<PathBuf>,
+    /// Where the chain of `&&` began, when a `cd` in it may have failed.
+    before: Vec<PathBuf>,
+    is_after_cd: bool,
     is_lost: bool,
 }
 
+fn is_cd(command: &Command) -> bool {
+    command.words.first().is_some_and(|program| matches!(program.text.as_str(), "cd" | "pushd"))
+}
+
 impl Folders {
+    fn at(start: PathBuf) -> Self {
+        Self { all: vec![start], before: Vec::new(), is_after_cd: false, is_lost: false }
+    }
+
     /// Every folder that any `cd` found could lead to.
     fn of(found: &[Command], start: &Path, case: &Case<'_>) -> Self {
-        let mut folders = Self { all: vec![start.to_path_buf()], is_lost: false };
+        let mut folders = Self::at(start.to_path_buf());
         for command in found {
             folders.follow(command, case);
         }
         folders
     }
 
-    /// Adds where a `cd` leads. The old folders stay: it may fail, or not be reached.
-    fn follow(&mut self, command: &Command, case: &Case<'_>) {
-        let Some(program) = command.words.first() else { return };
-        if !matches!(program.text.as_str(), "cd" | "pushd") {
+    /// Where a plain command runs: within a chain of `&&` behind a `cd` only where that leads, after it
+    /// also where it began.
+    fn enter(&mut self, command: &Command) {
+        let stays = command.joined == Joined::And || (command.joined == Joined::Pipe && !self.is_after_cd);
+        if !stays {
+            for folder in std::mem::take(&mut self.before) {
+                self.add(folder);
+            }
+        }
+    }
+
+    /// Goes where a plain `cd` leads.
+    fn go(&mut self, command: &Command, case: &Case<'_>) {
+        self.is_after_cd = is_cd(command);
+        if !self.is_after_cd {
             return;
         }
-        let target = command.arguments().iter().find(|word| !word.text.starts_with('-'));
-        let home = Word::literal("~");
-        let target = match target {
-            None if command.arguments().iter().any(|word| word.text == "-") => return,
-            None => &home,
-            Some(word) => word,
-        };
-        let Some(spots) = self.spots(target, case) else {
+        let has_dash = command.arguments().iter().any(|word| word.text == "-");
+        let Some(targets) = self.targets(command, case).filter(|_| !has_dash) else {
             self.is_lost = true;
             return;
         };
-        for spot in spots {
-            if !self.all.contains(&spot.real) {
-                self.all.push(spot.real);
+        if command.joined == Joined::Pipe {
+            targets.into_iter().for_each(|folder| self.add(folder));
+            return;
+        }
+        self.before =
+            std::mem::replace(&mut self.all, targets).into_iter().chain(std::mem::take(&mut self.before)).collect();
+        self.bound();
+    }
+
+    /// Adds where any `cd` could lead. The old folders stay: it may fail, or not be reached.
+    fn follow(&mut self, command: &Command, case: &Case<'_>) {
+        if is_cd(command) {
+            match self.targets(command, case) {
+                Some(targets) => targets.into_iter().for_each(|folder| self.add(folder)),
+                None => self.is_lost = true,
             }
         }
-        if self.all.len() > MAX_FOLDERS {
+    }
+
+    fn targets(&self, command: &Command, case: &Case<'_>) -> Option<Vec<PathBuf>> {
+        let target = command.arguments().iter().find(|word| !word.text.starts_with('-'));
+        let home = Word::literal("~");
+        let spots = self.spots(target.unwrap_or(&home), case)?;
+        Some(spots.into_iter().map(|spot| spot.real).collect())
+    }
+
+    fn add(&mut self, folder: PathBuf) {
+        if !self.all.contains(&folder) {
+            self.all.push(folder);
+        }
+        self.bound();
+    }
+
+    fn bound(&mut self) {
+        if self.all.len() > MAX_FOLDERS || self.before.len() > MAX_FOLDERS {
             self.all.truncate(MAX_FOLDERS);
+            self.before.truncate(MAX_FOLDERS);
             self.is_lost = true;
         }
     }

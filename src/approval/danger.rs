@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::place::{Places, Site};
+use super::place::{Site, View};
 use super::program::Objection;
 use super::shell::{Command, RedirectKind, SHELLS, WordKind, interpreter, program_name};
 
 /// What is dangerous about a command. Each objection names the word that makes it so.
-pub(super) fn objections(command: &Command, places: &Places, folders: &[PathBuf]) -> Vec<Objection> {
+pub(super) fn objections(command: &Command, places: &View<'_>, folders: &[PathBuf]) -> Vec<Objection> {
     let Some(program) = command.words.first() else { return Vec::new() };
     let name = program_name(&program.text);
     let arguments: Vec<&str> = command.arguments().iter().map(|word| word.text.as_str()).collect();
@@ -257,7 +257,7 @@ impl Danger<'_> {
     }
 
     /// Writing to the system's folders, with a redirection or a program that copies.
-    fn system_files(&self, places: &Places, folders: &[PathBuf]) -> Option<Objection> {
+    fn system_files(&self, places: &View<'_>, folders: &[PathBuf]) -> Option<Objection> {
         let redirected =
             self.command.redirects.iter().filter(|r| r.kind == RedirectKind::Write).map(|r| r.target.text.as_str());
         let written: Vec<&str> = match self.name {

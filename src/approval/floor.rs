@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::danger;
-use super::place::{Places, Spot, expand};
+use super::place::{Spot, View, expand};
 use super::program;
 use super::shell::{Analysis, Command, RedirectKind, Word, WordKind, program_name};
 
@@ -18,7 +18,7 @@ const SYSTEM_FOLDERS: [&str; 18] = [
 ];
 
 /// Why a command never runs, if so. `folders` are those it may be in.
-pub(super) fn reason(analysis: &Analysis, places: &Places, folders: &[PathBuf]) -> Option<String> {
+pub(super) fn reason(analysis: &Analysis, places: &View<'_>, folders: &[PathBuf]) -> Option<String> {
     if analysis.is_fork_bomb {
         return Some("a function that starts itself twice without end".to_owned());
     }
@@ -30,7 +30,7 @@ pub(super) fn reason(analysis: &Analysis, places: &Places, folders: &[PathBuf]) 
 
 struct Machine<'a> {
     command: &'a Command,
-    places: &'a Places,
+    places: &'a View<'a>,
     folders: &'a [PathBuf],
 }
 

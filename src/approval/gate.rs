@@ -11,7 +11,7 @@ use super::case::Case;
 use super::digest::{Digest, Subject};
 use super::display;
 use super::need::{Findings, NeedKind};
-use super::place::Places;
+use super::place::{Places, View};
 use super::remembered::{Remembered, RememberedRules, RulesError};
 use super::rule::Rule;
 use super::subject::subject;
@@ -63,26 +63,22 @@ struct State {
     epoch: u64,
     /// The remembered rules that are compiled, as the store gave them.
     seen: Arc<[Remembered]>,
-    compiled: Vec<Rule>,
+    /// All rules in force.
+    rules: Arc<[Rule]>,
 }
 
 impl Gate {
     /// A gate for a session.
     #[must_use]
     pub fn new(setup: GateSetup) -> Self {
-        let configured = setup.rules.iter().map(|rule| Rule::new(rule, &setup.places)).collect();
+        let configured: Vec<Rule> = setup.rules.iter().map(|rule| Rule::new(rule, &setup.places)).collect();
+        let rules = configured.clone().into();
         Self {
             places: setup.places,
             configured,
             remembered: setup.remembered,
             sandbox: setup.sandbox,
-            state: Mutex::new(State {
-                mode: setup.mode,
-                session: Vec::new(),
-                epoch: 0,
-                seen: Arc::new([]),
-                compiled: Vec::new(),
-            }),
+            state: Mutex::new(State { mode: setup.mode, session: Vec::new(), epoch: 0, seen: Arc::new([]), rules }),
         }
     }
 
@@ -90,7 +86,8 @@ impl Gate {
     #[must_use]
     pub fn judge(&self, tool: &str, arguments: &Value, plan: &CallPlan, hook: &HookVerdict) -> Judgement {
         let (mode, rules, epoch) = self.snapshot();
-        let case = Case { tool, arguments, plan, places: &self.places, rules: &rules };
+        let view = View::new(&self.places);
+        let case = Case { tool, arguments, plan, places: &view, rules: &rules };
         let digest = self.subject(&case, epoch);
         let findings = case.findings();
         let verdict = self.verdict(&case, mode, hook, findings);
@@ -101,7 +98,8 @@ impl Gate {
     #[must_use]
     pub fn digest(&self, tool: &str, arguments: &Value, plan: &CallPlan) -> Digest {
         let (_, rules, epoch) = self.snapshot();
-        self.subject(&Case { tool, arguments, plan, places: &self.places, rules: &rules }, epoch)
+        let view = View::new(&self.places);
+        self.subject(&Case { tool, arguments, plan, places: &view, rules: &rules }, epoch)
     }
 
     /// Remembers an offer that the user took.
@@ -165,20 +163,24 @@ impl Gate {
     }
 
     /// The mode, every rule in force, and the epoch.
-    fn snapshot(&self) -> (Mode, Vec<Rule>, u64) {
+    fn snapshot(&self) -> (Mode, Arc<[Rule]>, u64) {
         let (remembered, _) = self.remembered.list();
         let mut state = self.lock();
         if !Arc::ptr_eq(&remembered, &state.seen) {
-            let ours = |rule: &&Remembered| rule.workspace == self.places.cwd();
-            state.compiled = remembered.iter().filter(ours).map(|rule| Rule::new(&rule.rule, &self.places)).collect();
             let is_lost = state.seen.iter().any(|rule| !remembered.contains(rule));
             let is_denied =
                 remembered.iter().any(|rule| rule.rule.effect == RuleEffect::Deny && !state.seen.contains(rule));
             state.epoch += u64::from(is_lost || is_denied);
             state.seen = remembered;
+            state.rules = self.in_force(&state);
         }
-        let rules = self.configured.iter().chain(&state.session).chain(&state.compiled).cloned().collect();
-        (state.mode, rules, state.epoch)
+        (state.mode, Arc::clone(&state.rules), state.epoch)
+    }
+
+    fn in_force(&self, state: &State) -> Arc<[Rule]> {
+        let ours = state.seen.iter().filter(|rule| rule.workspace == self.places.cwd());
+        let remembered = ours.map(|rule| Rule::new(&rule.rule, &self.places));
+        self.configured.iter().chain(&state.session).cloned().chain(remembered).collect()
     }
 
     fn remember(&self, rules: Vec<RuleConfig>, scope: Scope) -> Result<(), RulesError> {
@@ -191,14 +193,15 @@ impl Gate {
         state.epoch += u64::from(compiled.iter().any(|rule| rule.effect != RuleEffect::Allow));
         if scope == Scope::Session || stored.is_err() {
             state.session.extend(compiled);
+            state.rules = self.in_force(&state);
         }
         stored
     }
 
     /// Floor, deny, hook, ask rules, allow rules (already applied), mode, question: in this order.
     fn verdict(&self, case: &Case<'_>, mode: Mode, hook: &HookVerdict, findings: Findings) -> Verdict {
-        if let Some(reason) = findings.floor.or(findings.denied) {
-            return block(&reason);
+        if let Some(reason) = findings.floor.as_ref().or(findings.denied.as_ref()) {
+            return block(reason);
         }
         if let HookVerdict::Block(reason) = hook {
             return block(reason);
@@ -216,12 +219,12 @@ impl Gate {
         }
         reasons.extend(findings.asked.iter().map(|rule| display::escape(&format!("an ask rule wants it: {rule}"))));
         let mut has_always = false;
-        for need in findings.needs {
+        for need in &findings.needs {
             match self.passes(mode, need.kind) {
                 Passage::Open => {}
                 Passage::Asked => {
                     has_always |= need.kind == NeedKind::Always;
-                    reasons.push(need.reason);
+                    reasons.push(need.reason.clone());
                 }
                 Passage::Shut => return block(&need.reason),
             }
@@ -230,7 +233,8 @@ impl Gate {
             return Verdict::Allow { because: because(mode, &findings.allowed_by, findings.change.is_some()) };
         }
         let is_steering = case.plan.access.iter().all(|access| matches!(access, Access::Write(_)));
-        let remember = if is_asked || (has_always && !is_steering) { None } else { Offer::of(case) };
+        let remember =
+            if is_asked || (has_always && !is_steering) { None } else { Offer::of(case, findings.to_cover.as_deref()) };
         Verdict::Ask(Question { reasons: bounded(reasons), subject: subject(case), remember })
     }
 

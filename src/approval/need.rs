@@ -1,7 +1,9 @@
 //! What a call needs before it may run, rules already applied.
 
+use super::shell::Command;
+
 /// What was found about a call.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Findings {
     /// Why it never runs in any mode.
     pub(super) floor: Option<String>,
@@ -15,6 +17,8 @@ pub(super) struct Findings {
     pub(super) change: Option<String>,
     /// Why it could not be checked whole, if so.
     pub(super) unchecked: Option<String>,
+    /// Plain commands that no rule covers; `None` when some part could not be covered by one.
+    pub(super) to_cover: Option<Vec<Command>>,
     /// Allow rules that were used.
     pub(super) allowed_by: Vec<String>,
 }
@@ -41,6 +45,21 @@ pub(super) enum NeedKind {
     LinkedEdit,
     /// A file elsewhere, a host, a foreign tool.
     Elsewhere,
+}
+
+impl Default for Findings {
+    fn default() -> Self {
+        Self {
+            floor: None,
+            denied: None,
+            asked: Vec::new(),
+            needs: Vec::new(),
+            change: None,
+            unchecked: None,
+            to_cover: Some(Vec::new()),
+            allowed_by: Vec::new(),
+        }
+    }
 }
 
 impl Findings {

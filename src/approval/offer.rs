@@ -6,12 +6,11 @@ use crate::config::{RuleConfig, RuleEffect};
 use crate::tool::Access;
 
 use super::case::{Case, host};
-use super::command::peel;
 use super::danger;
 use super::place::{Spot, Standing};
 use super::program;
 use super::rule::quote;
-use super::shell::{self, Plainness, SHELLS, interpreter, program_name};
+use super::shell::{self, Command, SHELLS, interpreter, program_name};
 
 /// Programs whose subcommand says what they do: a rule keeps program and subcommand.
 const WITH_SUBCOMMAND: [&str; 30] = [
@@ -52,7 +51,7 @@ const RUNNERS: [&str; 6] = ["run", "exec", "x", "dlx", "task", "tool"];
 
 impl super::verdict::Offer {
     /// The offer for a call, when every part of it can be remembered safely.
-    pub(super) fn of(case: &Case<'_>) -> Option<Self> {
+    pub(super) fn of(case: &Case<'_>, to_cover: Option<&[Command]>) -> Option<Self> {
         let mut rules = Vec::new();
         let mut covers = Vec::new();
         for access in &case.plan.access {
@@ -61,7 +60,7 @@ impl super::verdict::Offer {
                     let spot = case.places.spot(case.places.cwd(), path);
                     file(case, access, &spot, &mut rules, &mut covers)?;
                 }
-                Access::Execute { command, .. } => commands(case, command, &mut rules, &mut covers)?,
+                Access::Execute { .. } => commands(case, to_cover?, &mut rules, &mut covers)?,
                 Access::Fetch(address) => {
                     let host = host(address);
                     covers.push(format!("fetches from {host}"));
@@ -113,20 +112,18 @@ fn below<'a>(case: &Case<'_>, path: &'a Path) -> std::borrow::Cow<'a, str> {
     path.strip_prefix(case.places.cwd()).unwrap_or(path).to_string_lossy()
 }
 
-/// One rule per plain command that is not read-only; nothing when one of them may not be remembered.
-fn commands(case: &Case<'_>, text: &str, rules: &mut Vec<RuleConfig>, covers: &mut Vec<String>) -> Option<()> {
-    let Plainness::Plain(commands) = shell::analyse(text).plain else { return None };
-    for command in &commands {
-        let Some(inner) = peel(command) else { continue };
-        let assessment = program::assess(&inner);
-        if assessment.is_read_only {
-            continue;
-        }
+/// One rule per plain command that nothing covers; nothing when one of them may not be remembered.
+fn commands(
+    case: &Case<'_>,
+    to_cover: &[Command],
+    rules: &mut Vec<RuleConfig>,
+    covers: &mut Vec<String>,
+) -> Option<()> {
+    for command in to_cover {
         let folders = [case.places.cwd().to_path_buf()];
-        if !assessment.objections.is_empty() || !danger::objections(&inner, case.places, &folders).is_empty() {
-            return None;
-        }
-        let pattern = narrowest(&inner.literals()?)?;
+        let is_odd = !program::assess(command).objections.is_empty()
+            || !danger::objections(command, case.places, &folders).is_empty();
+        let pattern = narrowest(&command.literals()?).filter(|_| !is_odd)?;
         if !rules.iter().any(|rule| rule.command.as_ref() == Some(&pattern)) {
             covers.push(format!("`{pattern}`"));
             rules.push(RuleConfig { command: Some(pattern), ..rule(case.tool) });

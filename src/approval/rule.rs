@@ -9,7 +9,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::config::{RuleConfig, RuleEffect};
 
-use super::place::{Places, Spot};
+use super::place::{Places, Spot, View};
 
 /// Folders in which a program's absolute path means the same as its bare name.
 const SYSTEM_BINARIES: [&str; 7] =
@@ -111,7 +111,7 @@ impl PathPattern {
         } else {
             vec![format!("{}/**/{pattern}", globset::escape(&places.cwd().to_string_lossy()))]
         };
-        let exact = (!has_wildcard).then(|| places.spot(places.cwd(), Path::new(pattern)).real);
+        let exact = (!has_wildcard).then(|| View::new(places).spot(places.cwd(), Path::new(pattern)).real);
         Self {
             generous: path_glob(pattern, places.cwd(), places.user_home()),
             narrow: narrow.iter().filter_map(|text| glob(text, Case::Exact)).collect(),

@@ -33,7 +33,7 @@ fn command_text(command: &str) -> String {
     if !tail.is_empty() {
         shown.push_str(&format!("\n… and {} more bytes", tail.len()));
     }
-    let hidden = display::hidden_count(command);
+    let hidden = display::hidden_count(head);
     if hidden > 0 {
         shown.push_str(&format!("\n({hidden} hidden or look-alike characters are shown as \\u{{...}})"));
     }

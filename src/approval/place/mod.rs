@@ -8,6 +8,8 @@ mod expand;
 mod names;
 mod real;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use globset::GlobMatcher;
@@ -54,6 +56,35 @@ pub(super) struct Spot {
     pub(super) real: PathBuf,
 }
 
+/// The places as one judgement sees them: each path is followed once.
+#[derive(Debug)]
+pub(super) struct View<'a> {
+    places: &'a Places,
+    followed: RefCell<HashMap<PathBuf, PathBuf>>,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(places: &'a Places) -> Self {
+        Self { places, followed: RefCell::default() }
+    }
+
+    /// The spot a path names, seen from a folder. A leading `~/` is the user's home.
+    pub(super) fn spot(&self, base: &Path, path: &Path) -> Spot {
+        let joined = self.places.joined(base, path);
+        let mut followed = self.followed.borrow_mut();
+        let real = followed.entry(joined.clone()).or_insert_with(|| real_path(&joined)).clone();
+        Spot { spelled: normal(&joined), real }
+    }
+}
+
+impl std::ops::Deref for View<'_> {
+    type Target = Places;
+
+    fn deref(&self) -> &Places {
+        self.places
+    }
+}
+
 impl Places {
     /// The places of a session. Reads links and `.git` pointers, nothing else.
     #[must_use]
@@ -80,7 +111,7 @@ impl Places {
     /// True when a search must neither look into this file nor name its content.
     #[must_use]
     pub fn hides_from_search(&self, path: &Path) -> bool {
-        let spot = self.spot(&self.cwd, path);
+        let spot = View::new(self).spot(&self.cwd, path);
         self.denies_read(&spot) || self.is_secret(&spot)
     }
 
@@ -93,14 +124,11 @@ impl Places {
         self.user_home.as_ref().map(|home| home.0.as_path())
     }
 
-    /// The spot a path names, seen from a folder. A leading `~/` is the user's home.
-    pub(super) fn spot(&self, base: &Path, path: &Path) -> Spot {
-        let expanded = match (path.strip_prefix("~"), self.user_home()) {
+    fn joined(&self, base: &Path, path: &Path) -> PathBuf {
+        match (path.strip_prefix("~"), self.user_home()) {
             (Ok(rest), Some(home)) => home.join(rest),
-            _ => path.to_path_buf(),
-        };
-        let joined = base.join(expanded);
-        Spot { spelled: normal(&joined), real: real_path(&joined) }
+            _ => base.join(path),
+        }
     }
 
     pub(super) fn site(&self, spot: &Spot) -> Site {
@@ -194,7 +222,7 @@ mod tests {
     }
 
     fn spot(places: &Places, path: &str) -> Spot {
-        places.spot(places.cwd(), Path::new(path))
+        View::new(places).spot(places.cwd(), Path::new(path))
     }
 
     fn fixture() -> tempfile::TempDir {

@@ -61,59 +61,20 @@ fn is_control_name(name: &str) -> bool {
 }
 
 /// Files and folders in the home folder that hold secrets, by their path below it.
-const SECRET_IN_HOME: [&str; 24] = [
-    ".ssh",
-    ".aws",
-    ".gnupg",
-    ".netrc",
-    ".git-credentials",
-    ".config/gh",
-    ".config/git/credentials",
-    ".config/gcloud",
-    ".azure",
-    ".kube",
-    ".docker/config.json",
-    ".npmrc",
-    ".pypirc",
-    ".pgpass",
-    ".my.cnf",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".password-store",
-    ".local/share/keyrings",
-    ".mozilla",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/rclone",
-    ".bash_history",
-];
+const SECRET_IN_HOME: &str = ".ssh .aws .gnupg .netrc .git-credentials .config/gh .config/git/credentials .config/gcloud .azure .kube \
+    .docker/config.json .npmrc .pypirc .pgpass .my.cnf .cargo/credentials .cargo/credentials.toml .password-store \
+    .local/share/keyrings .mozilla .config/google-chrome .config/chromium .config/rclone .bash_history";
 
 /// Names that hold secrets wherever they lie.
-const SECRET_NAMES: [&str; 16] = [
-    ".env",
-    ".envrc",
-    ".netrc",
-    "_netrc",
-    ".git-credentials",
-    ".pgpass",
-    ".pypirc",
-    ".my.cnf",
-    ".htpasswd",
-    "id_rsa",
-    "id_dsa",
-    "id_ecdsa",
-    "id_ed25519",
-    ".dockercfg",
-    ".ssh",
-    ".gnupg",
-];
+const SECRET_NAMES: &str = ".env .envrc .netrc _netrc .git-credentials .pgpass .pypirc .my.cnf .htpasswd id_rsa id_dsa id_ecdsa id_ed25519 \
+    .dockercfg .ssh .gnupg";
 
 /// True for a file below the home folder that holds secrets.
 pub(super) fn is_secret_of_home(path: &Path, home: Option<&Path>) -> bool {
     home.and_then(|home| path.strip_prefix(home).ok()).is_some_and(|rest| {
         let rest = folded(rest).join("/");
         SECRET_IN_HOME
-            .iter()
+            .split_ascii_whitespace()
             .any(|secret| rest.strip_prefix(secret).is_some_and(|r| r.is_empty() || r.starts_with('/')))
     })
 }
@@ -125,7 +86,7 @@ pub(super) fn has_secret_name(path: &Path) -> bool {
 
 /// True for a (folded) name that holds secrets wherever it lies.
 fn is_secret_name(name: &str) -> bool {
-    if SECRET_NAMES.contains(&name) {
+    if SECRET_NAMES.split_ascii_whitespace().any(|secret| secret == name) {
         return true;
     }
     name.strip_prefix(".env.").is_some_and(|rest| {
@@ -133,108 +94,52 @@ fn is_secret_name(name: &str) -> bool {
     })
 }
 
-const STEERING_FOLDERS: [(&str, &str); 27] = [
-    (".vscode", "the editor"),
-    (".idea", "the editor"),
-    (".zed", "the editor"),
-    (".fleet", "the editor"),
-    (".vs", "the editor"),
-    (".devcontainer", "the editor"),
-    (".cursor", "an agent"),
-    (".claude", "an agent"),
-    (".codex", "an agent"),
-    (".gemini", "an agent"),
-    (".windsurf", "an agent"),
-    (".continue", "an agent"),
-    (".agents", "an agent"),
-    (".opencode", "an agent"),
-    (".kiro", "an agent"),
-    (".roo", "an agent"),
-    (".cline", "an agent"),
-    (".amazonq", "an agent"),
-    (".junie", "an agent"),
-    (".goose", "an agent"),
-    (".hermes", "an agent"),
-    (".github", "the build server or an agent"),
-    (".gitlab", "the build server"),
-    (".circleci", "the build server"),
-    (".buildkite", "the build server"),
-    (".husky", "git hooks"),
-    (".cargo", "the build tool"),
+const STEERING_FOLDERS: [(&str, &str); 6] = [
+    ("the editor", ".vscode .idea .zed .fleet .vs .devcontainer"),
+    (
+        "an agent",
+        ".cursor .claude .codex .gemini .windsurf .continue .agents .opencode .kiro .roo .cline .amazonq \
+            .junie .goose .hermes",
+    ),
+    ("the build server or an agent", ".github"),
+    ("the build server", ".gitlab .circleci .buildkite"),
+    ("git hooks", ".husky"),
+    ("the build tool", ".cargo"),
 ];
 
-const STEERING_FILES: [(&str, &str); 62] = [
-    ("agents.md", "an agent"),
-    ("agent.md", "an agent"),
-    ("agents.override.md", "an agent"),
-    ("claude.md", "an agent"),
-    ("claude.local.md", "an agent"),
-    ("gemini.md", "an agent"),
-    ("codex.md", "an agent"),
-    ("qwen.md", "an agent"),
-    (".cursorrules", "an agent"),
-    (".windsurfrules", "an agent"),
-    (".clinerules", "an agent"),
-    (".rules", "an agent"),
-    (".roorules", "an agent"),
-    (".goosehints", "an agent"),
-    (".hermes.md", "an agent"),
-    ("skill.md", "an agent"),
-    ("copilot-instructions.md", "an agent"),
-    (".mcp.json", "an agent"),
-    ("mcp.json", "an agent"),
-    (".aider.conf.yml", "an agent"),
-    ("opencode.json", "an agent"),
-    ("opencode.jsonc", "an agent"),
-    (".gitlab-ci.yml", "the build server"),
-    (".travis.yml", "the build server"),
-    ("jenkinsfile", "the build server"),
-    ("azure-pipelines.yml", "the build server"),
-    ("appveyor.yml", "the build server"),
-    (".drone.yml", "the build server"),
-    ("bitbucket-pipelines.yml", "the build server"),
-    (".woodpecker.yml", "the build server"),
-    (".pre-commit-config.yaml", "git hooks"),
-    ("lefthook.yml", "git hooks"),
-    (".lefthook.yml", "git hooks"),
-    (".gitmodules", "git"),
-    (".gitattributes", "git"),
-    (".gitconfig", "git"),
-    (".ripgreprc", "a search tool"),
-    (".npmrc", "a package manager"),
-    (".yarnrc", "a package manager"),
-    (".yarnrc.yml", "a package manager"),
-    (".bashrc", "the shell"),
-    (".bash_profile", "the shell"),
-    (".bash_login", "the shell"),
-    (".bash_logout", "the shell"),
-    (".bash_aliases", "the shell"),
-    (".profile", "the shell"),
-    (".zshrc", "the shell"),
-    (".zshenv", "the shell"),
-    (".zprofile", "the shell"),
-    (".zlogin", "the shell"),
-    (".zlogout", "the shell"),
-    ("config.fish", "the shell"),
-    (".inputrc", "the shell"),
-    (".vimrc", "the editor"),
-    (".exrc", "the editor"),
-    (".nvimrc", "the editor"),
-    (".nvim.lua", "the editor"),
-    (".emacs", "the editor"),
-    (".dir-locals.el", "the editor"),
-    (".tmux.conf", "the terminal"),
-    (".mise.toml", "the shell"),
-    ("mise.toml", "the shell"),
+const STEERING_FILES: [(&str, &str); 9] = [
+    (
+        "an agent",
+        "agents.md agent.md agents.override.md claude.md claude.local.md gemini.md codex.md qwen.md \
+            .cursorrules .windsurfrules .clinerules .rules .roorules .goosehints .hermes.md skill.md \
+            copilot-instructions.md .mcp.json mcp.json .aider.conf.yml opencode.json opencode.jsonc",
+    ),
+    (
+        "the build server",
+        ".gitlab-ci.yml .travis.yml jenkinsfile azure-pipelines.yml appveyor.yml .drone.yml \
+            bitbucket-pipelines.yml .woodpecker.yml",
+    ),
+    ("git hooks", ".pre-commit-config.yaml lefthook.yml .lefthook.yml"),
+    ("git", ".gitmodules .gitattributes .gitconfig"),
+    ("a search tool", ".ripgreprc"),
+    ("a package manager", ".npmrc .yarnrc .yarnrc.yml"),
+    (
+        "the shell",
+        ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile \
+            .zlogin .zlogout config.fish .inputrc .mise.toml mise.toml",
+    ),
+    ("the editor", ".vimrc .exrc .nvimrc .nvim.lua .emacs .dir-locals.el"),
+    ("the terminal", ".tmux.conf"),
 ];
 
 /// What a file steers, if it steers something.
 pub(super) fn steering(path: &Path) -> Option<&'static str> {
     let names = folded(path);
-    let last = names.last()?;
-    let by_file = STEERING_FILES.iter().find(|(name, _)| name == last).map(|(_, what)| *what);
-    by_file
-        .or_else(|| STEERING_FOLDERS.iter().find(|(name, _)| names.iter().any(|n| n == name)).map(|(_, what)| *what))
+    let listed = |table: &[(&'static str, &str)], name: &str| {
+        table.iter().find(|(_, listed)| listed.split_ascii_whitespace().any(|n| n == name)).map(|(what, _)| *what)
+    };
+    listed(&STEERING_FILES, names.last()?)
+        .or_else(|| names.iter().find_map(|name| listed(&STEERING_FOLDERS, name)))
         .or_else(|| names.iter().any(|name| is_git_dir(name)).then_some("git"))
 }
 
@@ -251,7 +156,7 @@ pub(super) fn twins(roots: &[PathBuf], turnd_home: &Path, user_home: Option<&Pat
         files.extend(entries.take(MAX_TWINS).map(|entry| entry.path()));
     }
     if let Some(home) = user_home {
-        files.extend(SECRET_IN_HOME.map(|name| home.join(name)));
+        files.extend(SECRET_IN_HOME.split_ascii_whitespace().map(|name| home.join(name)));
     }
     files
 }

@@ -1,66 +1,17 @@
 //! `git`: the subcommands that only read, without the options that run or write.
 
-use super::Assessment;
+use super::{Assessment, lists};
 use crate::approval::shell::{Word, WordKind};
 
 /// Subcommands that read whatever their operands.
-const READS: [&str; 31] = [
-    "status",
-    "log",
-    "diff",
-    "show",
-    "blame",
-    "annotate",
-    "shortlog",
-    "describe",
-    "rev-parse",
-    "rev-list",
-    "ls-files",
-    "ls-tree",
-    "cat-file",
-    "name-rev",
-    "merge-base",
-    "grep",
-    "for-each-ref",
-    "show-ref",
-    "diff-tree",
-    "diff-index",
-    "diff-files",
-    "whatchanged",
-    "cherry",
-    "range-diff",
-    "check-ignore",
-    "check-attr",
-    "count-objects",
-    "version",
-    "show-branch",
-    "var",
-    "verify-pack",
-];
+const READS: &str = "status log diff show blame annotate shortlog describe rev-parse rev-list ls-files ls-tree cat-file name-rev \
+    merge-base grep for-each-ref show-ref diff-tree diff-index diff-files whatchanged cherry range-diff check-ignore \
+    check-attr count-objects version show-branch var verify-pack";
 
 /// Options (of any subcommand) that run a program, write a file or look outside the repository.
-const REFUSED: [&str; 20] = [
-    "--ext-diff",
-    "--textconv",
-    "--filters",
-    "--output",
-    "--open-files-in-pager",
-    "--no-index",
-    "--exec",
-    "--upload-pack",
-    "--receive-pack",
-    "--show-signature",
-    "--config-env",
-    "--exec-path",
-    "--git-dir",
-    "--work-tree",
-    "--paginate",
-    "--contents",
-    "--edit",
-    "--edit-description",
-    "--ignore-revs-file",
-    "--namespace",
-];
+const REFUSED: &str = "--ext-diff --textconv --filters --output --open-files-in-pager --no-index --exec --upload-pack --receive-pack \
+    --show-signature --config-env --exec-path --git-dir --work-tree --paginate --contents --edit --edit-description \
+    --ignore-revs-file --namespace";
 
 /// Settings that change only how the output looks.
 const PLAIN_SETTINGS: [&str; 7] = [
@@ -90,7 +41,7 @@ pub(super) fn assess(arguments: &[Word]) -> Assessment {
     for word in rest {
         check_word(name, word, &mut out);
     }
-    if !READS.contains(&name) && !is_listing(name, rest) {
+    if !lists(READS, name) && !is_listing(name, rest) {
         out.is_read_only = false;
     }
     out
@@ -142,7 +93,7 @@ fn check_word(subcommand: &str, word: &Word, out: &mut Assessment) {
     let name = text.split_once('=').map_or(text, |(name, _)| name);
     let is_refused = name.starts_with("--")
         && name.len() > 2
-        && REFUSED.iter().any(|refused| *refused == name || refused.starts_with(name));
+        && REFUSED.split_ascii_whitespace().any(|refused| refused.starts_with(name));
     let opens_pager = subcommand == "grep" && name.starts_with("-O");
     if is_refused || opens_pager {
         return out.refuse(&format!("`{name}` does more than read"), text);
@@ -219,7 +170,9 @@ fn is_listing(name: &str, rest: &[Word]) -> bool {
         "reflog" => {
             texts.is_empty()
                 || matches!(texts.first(), Some(&"show"))
-                || texts.iter().all(|t| t.starts_with("-n") || t.starts_with("--format"))
+                || texts.iter().all(|t| {
+                    t.starts_with("-n") || t.starts_with("--format") || t.trim_start_matches('-').parse::<u32>().is_ok()
+                })
         }
         "submodule" => matches!(texts.as_slice(), ["status"] | ["status", "--recursive"]),
         "notes" => matches!(texts.first(), Some(&("list" | "show"))),

@@ -10,13 +10,15 @@ mod git;
 mod sed;
 mod table;
 
-use super::shell::{Command, SHELLS, Word, WordKind, interpreter, program_name};
+use super::shell::{Command, SHELLS, Word, WordKind, interpreter, is_wrapper, program_name, wrapped_program};
 
 /// What a plain command would do, as far as its words tell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Assessment {
     /// True when the program, used like this, changes nothing and runs nothing.
     pub(super) is_read_only: bool,
+    /// What it shows of what it reads.
+    pub(super) sees: Sees,
     /// Words that are (or may be) paths it reads.
     pub(super) paths: Vec<Word>,
     /// What stands against running it under a rule that does not spell the same word.
@@ -53,23 +55,39 @@ enum Operands {
     OnePath,
 }
 
-/// A program that only reads.
+/// What of a file a program shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sees {
+    /// What is in it.
+    #[default]
+    Content,
+    /// That it is there: name, size, kind.
+    Names,
+}
+
+/// True when a list of words in one text holds this word.
+fn lists(list: &str, word: &str) -> bool {
+    !word.is_empty() && list.split_ascii_whitespace().any(|listed| listed == word)
+}
+
+/// A program that only reads. The lists are words in one text.
 struct Reader {
-    names: &'static [&'static str],
+    names: &'static str,
     operands: Operands,
+    sees: Sees,
     /// Options that take the next word, or the rest of theirs, as text that is no path.
-    text_options: &'static [&'static str],
+    text_options: &'static str,
     /// Options that make the first operand a path, too.
-    pattern_options: &'static [&'static str],
+    pattern_options: &'static str,
     /// Options that do more than read.
-    refused: &'static [&'static str],
+    refused: &'static str,
 }
 
 /// Assesses a command whose words are plain.
 pub(super) fn assess(command: &Command) -> Assessment {
     let Some(program) = command.words.first().and_then(Word::as_literal) else { return Assessment::default() };
     let arguments = command.arguments();
-    let Some(name) = trusted_name(program) else { return unknown(program, arguments) };
+    let Some(name) = trusted_name(program) else { return unknown(program, command) };
     if is_version_query(name, arguments) {
         return Assessment { is_read_only: true, ..Assessment::default() };
     }
@@ -82,11 +100,12 @@ pub(super) fn assess(command: &Command) -> Assessment {
         "command" => return command_query(arguments),
         "read" => return read(arguments),
         "ps" => return ps(arguments),
+        "xargs" => return xargs(command),
         _ => {}
     }
-    match table::READERS.iter().find(|reader| reader.names.contains(&name)) {
+    match table::READERS.iter().find(|reader| lists(reader.names, name)) {
         Some(reader) => assess_reader(reader, arguments),
-        None => unknown(program, arguments),
+        None => unknown(program, command),
     }
 }
 
@@ -100,17 +119,21 @@ fn trusted_name(program: &str) -> Option<&str> {
 }
 
 /// A program nothing is known of, or that may do anything.
-fn unknown(program: &str, arguments: &[Word]) -> Assessment {
+fn unknown(program: &str, command: &Command) -> Assessment {
     let name = program_name(program);
+    let arguments = command.arguments();
     let mut objections = Vec::new();
     if SHELLS.contains(&name.as_str()) {
         // A rule for a shell would be a rule for everything: it must spell the script.
         let script = arguments.iter().find(|word| !word.text.starts_with('-')).map_or("", |word| &word.text);
         objections.push(Objection::new(format!("runs a script in `{name}`"), script));
     } else if interpreter(&name).is_some() {
-        let code =
-            arguments.iter().find(|word| matches!(word.text.as_str(), "-c" | "-e" | "-E" | "-p" | "-r" | "--eval"));
+        let code = arguments.iter().find(|word| lists("-c -e -E -p -r --eval", &word.text));
         objections.extend(code.map(|flag| Objection::new(format!("runs code given to `{name}`"), &flag.text)));
+    } else if is_wrapper(&name) {
+        // The same for a program that runs another: the rule must spell that one.
+        let inner = wrapped_program(command).unwrap_or_default();
+        objections.push(Objection::new(format!("`{name}` runs another program"), inner));
     }
     Assessment { objections, ..Assessment::default() }
 }
@@ -120,11 +143,11 @@ fn is_version_query(name: &str, arguments: &[Word]) -> bool {
     let [flag] = arguments else { return false };
     let Some(flag) = flag.as_literal() else { return false };
     let asks = matches!(flag, "--version" | "-V" | "-v" | "version" | "-version" | "--help");
-    asks && table::VERSIONED.iter().any(|(known, flags)| *known == name && flags.contains(&flag))
+    asks && table::VERSIONED.iter().any(|(known, flags)| lists(known, name) && lists(flags, flag))
 }
 
 fn assess_reader(reader: &Reader, arguments: &[Word]) -> Assessment {
-    let mut out = Assessment { is_read_only: true, ..Assessment::default() };
+    let mut out = Assessment { is_read_only: true, sees: reader.sees, ..Assessment::default() };
     let mut operands: Vec<&Word> = Vec::new();
     let mut has_pattern_option = false;
     let mut only_operands = false;
@@ -148,11 +171,11 @@ fn assess_reader(reader: &Reader, arguments: &[Word]) -> Assessment {
         }
         let options = if text.starts_with("--") { long_option(text) } else { short_options(reader, text) };
         for option in options {
-            has_pattern_option |= reader.pattern_options.contains(&option.name.as_str());
+            has_pattern_option |= lists(reader.pattern_options, &option.name);
             if reader.refuses(&option.name) {
                 out.refuse(&format!("`{}` does more than read", option.name), text);
             }
-            let takes_text = reader.text_options.contains(&option.name.as_str());
+            let takes_text = lists(reader.text_options, &option.name);
             match option.value {
                 Some(value) if !takes_text => out.paths.extend(path_in_option(&value)),
                 None if takes_text => {
@@ -176,8 +199,8 @@ impl Assessment {
 impl Reader {
     /// True for an option that does more than read, or an abbreviation of one.
     fn refuses(&self, option: &str) -> bool {
-        self.refused.iter().any(|refused| {
-            *refused == option || (option.starts_with("--") && option.len() > 2 && refused.starts_with(option))
+        self.refused.split_ascii_whitespace().any(|refused| {
+            refused == option || (option.starts_with("--") && option.len() > 2 && refused.starts_with(option))
         })
     }
 
@@ -226,7 +249,7 @@ fn short_options(reader: &Reader, text: &str) -> Vec<Given> {
     for (at, letter) in letters.char_indices() {
         let name = format!("-{letter}");
         let tail = letters.get(at + letter.len_utf8()..).unwrap_or_default();
-        if reader.text_options.contains(&name.as_str()) {
+        if lists(reader.text_options, &name) {
             out.push(Given { name, value: (!tail.is_empty()).then(|| tail.to_owned()) });
             return out;
         }
@@ -280,6 +303,37 @@ fn command_query(arguments: &[Word]) -> Assessment {
         }
         _ => Assessment::default(),
     }
+}
+
+/// `xargs` of a harmless program on names that a search within the workspace gave.
+fn xargs(command: &Command) -> Assessment {
+    const FILTERS: &str = "head tail sort uniq grep";
+    let mut rest = command.arguments();
+    while let [word, more @ ..] = rest {
+        match word.text.as_str() {
+            "-0" | "-r" | "-t" | "-0r" | "-r0" | "--null" | "--no-run-if-empty" => rest = more,
+            "-n" | "-L" | "-P" | "-I" | "-d" => rest = more.get(1..).unwrap_or_default(),
+            "-I{}" | "-n1" => rest = more,
+            _ => break,
+        }
+    }
+    let lists_files = |words: &[String]| {
+        let has = |option: &str| words.iter().any(|word| word == option);
+        match words.first().map(String::as_str) {
+            Some("find" | "fd") => !has("-printf"),
+            Some("git") => has("ls-files"),
+            Some("rg" | "grep") => {
+                has("-l") || has("-rl") || has("-lr") || has("--files") || has("-rln") || has("-lrn")
+            }
+            _ => false,
+        }
+    };
+    let is_fed = command.fed_by.split_first().is_some_and(|(source, filters)| {
+        lists_files(source) && filters.iter().all(|words| words.first().is_some_and(|program| lists(FILTERS, program)))
+    });
+    let is_harmless = rest.first().and_then(Word::as_literal).is_some_and(|program| lists(find::HARMLESS, program));
+    let inner = assess(&Command { words: rest.to_vec(), ..Command::default() });
+    if is_fed && is_harmless && inner.is_read_only { inner } else { unknown("xargs", command) }
 }
 
 /// `ps`; its old-style `e` prints environments.

@@ -10,6 +10,9 @@ const MAX_WORDS: usize = 64;
 /// Brace groups of one word that are expanded.
 const MAX_BRACE_DEPTH: usize = 8;
 
+/// Characters of a word whose braces are expanded; a longer one stays unknown.
+const MAX_EXPANDED_CHARS: usize = 4096;
+
 /// Values of variables as they are assigned in the text.
 pub(super) type Variables = HashMap<String, String>;
 
@@ -22,9 +25,12 @@ struct Letter {
 
 /// The words that the raw text of one word comes to.
 pub(super) fn decode(raw: &str, variables: &Variables) -> Vec<Word> {
-    let mut decoder = Decoder { rest: raw, out: Vec::new(), is_unknown: false, variables };
+    let mut decoder = Decoder { rest: raw, out: Vec::new(), is_unknown: false, has_expansion: false, variables };
     decoder.run();
     let is_unknown = decoder.is_unknown;
+    if decoder.out.len() > MAX_EXPANDED_CHARS && brace_group(&decoder.out).is_some() {
+        return vec![Word::unknown(String::new())];
+    }
     let mut words = Vec::new();
     expand(decoder.out, MAX_BRACE_DEPTH, &mut words);
     words.iter().flat_map(|letters| split(letters)).take(MAX_WORDS).map(|letters| word(&letters, is_unknown)).collect()
@@ -33,9 +39,10 @@ pub(super) fn decode(raw: &str, variables: &Variables) -> Vec<Word> {
 /// The raw text of one word when it depends on no expansion, braces and globs as they are.
 pub(super) fn outline_text(raw: &str) -> Option<String> {
     let nothing = Variables::new();
-    let mut decoder = Decoder { rest: raw, out: Vec::new(), is_unknown: false, variables: &nothing };
+    let mut decoder =
+        Decoder { rest: raw, out: Vec::new(), is_unknown: false, has_expansion: false, variables: &nothing };
     decoder.run();
-    (!decoder.is_unknown).then(|| decoder.out.iter().map(|letter| letter.c).collect())
+    (!decoder.is_unknown && !decoder.has_expansion).then(|| decoder.out.iter().map(|letter| letter.c).collect())
 }
 
 fn word(letters: &[Letter], is_unknown: bool) -> Word {
@@ -53,6 +60,8 @@ struct Decoder<'a> {
     rest: &'a str,
     out: Vec<Letter>,
     is_unknown: bool,
+    /// True when some part came from a variable.
+    has_expansion: bool,
     variables: &'a Variables,
 }
 
@@ -154,6 +163,7 @@ impl Decoder<'_> {
     }
 
     fn variable(&mut self, name: &str, is_quoted: bool) {
+        self.has_expansion = true;
         match (name, self.variables.get(name)) {
             ("IFS", None) => self.push(' ', is_quoted),
             (_, Some(value)) => value.chars().for_each(|c| self.push(c, is_quoted)),

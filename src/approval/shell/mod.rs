@@ -13,14 +13,20 @@ mod unwrap;
 mod word;
 
 pub(super) use strict::is_free_name;
-pub(super) use unwrap::{SHELLS, interpreter, is_wrapper, plain_inner, program_name};
-pub(super) use word::{Command, Plainness, RedirectKind, Word, WordKind};
+pub(super) use unwrap::{SHELLS, interpreter, is_wrapper, plain_inner, program_name, wrapped_program};
+pub(super) use word::{Command, Joined, Plainness, RedirectKind, Word, WordKind};
 
 /// Bytes of a command that are analysed; a longer one is opaque.
 pub(super) const MAX_COMMAND_BYTES: usize = 64 * 1024;
 
 /// Commands within one text that are looked at one by one; more make it opaque.
 const MAX_COMMANDS: usize = 512;
+
+/// Operators in a text that is parsed; one with more is as opaque as one that is too long.
+const MAX_OPERATORS: usize = 4096;
+
+/// Words of all commands together that are looked at; more make it opaque.
+const MAX_WORDS: usize = 4096;
 
 /// Levels of nesting (substitutions, groups, shells within shells) that are followed.
 const MAX_DEPTH: usize = 32;
@@ -42,7 +48,8 @@ pub(super) struct Analysis {
 
 /// Reads a command both ways.
 pub(super) fn analyse(text: &str) -> Analysis {
-    if text.len() > MAX_COMMAND_BYTES {
+    let n_operators = text.bytes().filter(|byte| matches!(byte, b';' | b'|' | b'&' | b'<')).count();
+    if text.len() > MAX_COMMAND_BYTES || n_operators > MAX_OPERATORS {
         return tree::too_long(text);
     }
     let outline = tree::outline(text);

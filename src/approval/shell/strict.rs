@@ -6,7 +6,7 @@
 //! `${...}` beyond a bare name, arithmetic, arrays, ANSI-C quotes, process substitution for output)
 //! makes the whole text opaque.
 
-use super::word::{Command, Redirect, RedirectKind, Word, WordKind};
+use super::word::{Command, Joined, Redirect, RedirectKind, Word, WordKind};
 use super::{MAX_COMMANDS, MAX_DEPTH};
 
 /// Words one word may become through braces.
@@ -61,6 +61,12 @@ struct Reader<'a> {
     loops: Vec<Option<(String, Vec<Word>)>>,
     loop_names: Vec<String>,
     set_names: Vec<String>,
+    /// How the next command follows the last one.
+    joined: Joined,
+    is_after_group: bool,
+    is_negated: bool,
+    /// The words of the commands before the next one in its pipeline.
+    pipeline: Vec<Vec<String>>,
     /// Delimiters of here-documents whose bodies follow the next newline.
     here_documents: Vec<HereDocument>,
 }
@@ -149,16 +155,37 @@ impl<'a> Reader<'a> {
     }
 
     fn separator(&mut self) -> Result<(), Opaque> {
-        if self.eat("&&") || self.eat("||") || self.eat("|&") || self.eat("|") {
+        if self.eat("&&") {
+            self.joins(Joined::And);
+            return Ok(());
+        }
+        if self.eat("||") {
+            self.joins(Joined::Freely);
+            return Ok(());
+        }
+        if self.eat("|&") || self.eat("|") {
+            if self.is_after_group {
+                self.pipeline = vec![vec!["(".to_owned()]];
+            }
+            self.joined = Joined::Pipe;
             return Ok(());
         }
         if self.rest.starts_with(";;") || self.rest.starts_with(";&") {
             return Err("it has a case statement");
         }
         if self.eat(";") {
+            self.joins(Joined::Freely);
             return Ok(());
         }
         Err("it runs something in the background")
+    }
+
+    /// Begins the next command of a list. What follows a group or a negation follows freely.
+    fn joins(&mut self, joined: Joined) {
+        self.joined = if self.is_after_group || self.is_negated { Joined::Freely } else { joined };
+        self.is_after_group = false;
+        self.is_negated = false;
+        self.pipeline.clear();
     }
 
     fn subshell(&mut self) -> Result<(), Opaque> {
@@ -166,7 +193,9 @@ impl<'a> Reader<'a> {
             return Err("it computes");
         }
         self.bump();
+        self.joins(Joined::Freely);
         self.list(Until::Paren)?;
+        self.is_after_group = true;
         self.blanks();
         match self.peek() {
             None | Some('\n' | ';' | '|' | '&' | ')') => Ok(()),
@@ -184,11 +213,14 @@ impl<'a> Reader<'a> {
                 break;
             }
         }
-        self.finish(command)
+        self.finish(command)?;
+        self.is_after_group = true;
+        Ok(())
     }
 
     fn newline(&mut self) -> Result<(), Opaque> {
         self.bump();
+        self.joins(Joined::Freely);
         for document in std::mem::take(&mut self.here_documents) {
             self.here_document_body(&document)?;
         }
@@ -244,7 +276,11 @@ impl<'a> Reader<'a> {
         if !self.here_documents.is_empty() {
             return Err("a here-document ends in another list");
         }
-        self.list(Until::Paren)
+        let outer = (self.joined, std::mem::take(&mut self.pipeline), self.is_after_group, self.is_negated);
+        self.joins(Joined::Freely);
+        self.list(Until::Paren)?;
+        (self.joined, self.pipeline, self.is_after_group, self.is_negated) = outer;
+        Ok(())
     }
 
     fn starts_process_input(&self) -> bool {
@@ -267,9 +303,19 @@ impl<'a> Reader<'a> {
     fn reserved(&mut self, parts: &[Part]) -> Result<bool, Opaque> {
         let [Part::Bare(word)] = parts else { return Ok(false) };
         match word.as_str() {
-            "then" | "else" | "elif" | "if" | "do" | "!" | "{" => Ok(true),
+            "!" => {
+                self.is_negated = true;
+                Ok(true)
+            }
+            "then" | "else" | "elif" | "if" | "do" | "{" => {
+                self.is_after_group = true;
+                self.joins(Joined::Freely);
+                Ok(true)
+            }
             "while" | "until" => {
                 self.loops.push(None);
+                self.is_after_group = true;
+                self.joins(Joined::Freely);
                 Ok(true)
             }
             "for" => self.for_head().map(|()| true),
@@ -285,6 +331,7 @@ impl<'a> Reader<'a> {
     }
 
     fn after_group(&mut self) -> Result<(), Opaque> {
+        self.is_after_group = true;
         self.blanks();
         if self.starts_redirect() { self.group_redirects() } else { Ok(()) }
     }
@@ -363,9 +410,17 @@ impl<'a> Reader<'a> {
             self.reading.outline.push(draft.outline.clone());
         }
         self.note_read_names(&draft);
-        for command in self.fill_in(&draft) {
-            self.reading.commands.push(command);
+        let words: Vec<String> = draft.words.iter().map(|parts| settle(parts, &[]).text).collect();
+        if !self.loops.is_empty()
+            && words.first().is_some_and(|program| matches!(program.as_str(), "cd" | "pushd" | "popd"))
+        {
+            return Err("it changes folders in a loop");
         }
+        for command in self.fill_in(&draft) {
+            self.reading.commands.push(Command { joined: self.joined, fed_by: self.pipeline.clone(), ..command });
+        }
+        self.is_after_group = false;
+        self.pipeline.push(words);
         Ok(())
     }
 
@@ -622,7 +677,7 @@ impl Draft {
                 .iter()
                 .map(|(kind, target)| Redirect { kind: *kind, target: settle(target, binding) })
                 .collect(),
-            wrappers: Vec::new(),
+            ..Command::default()
         }
     }
 }

@@ -10,7 +10,7 @@ use super::decode::{self, Variables};
 use super::strict::Reading;
 use super::unwrap::{self, Inner};
 use super::word::{Command, Plainness, Redirect, RedirectKind, Word};
-use super::{Analysis, MAX_COMMAND_BYTES, MAX_COMMANDS, MAX_DEPTH};
+use super::{Analysis, MAX_COMMAND_BYTES, MAX_COMMANDS, MAX_DEPTH, MAX_WORDS};
 
 /// Longest time one parse may take. Reached only by text that was made to be slow.
 const MAX_PARSE: Duration = Duration::from_millis(250);
@@ -54,7 +54,7 @@ pub(super) fn outline(text: &str) -> Outline {
     outline
 }
 
-/// A text over the limit: opaque, and every word in it may be a program.
+/// A text over a limit: opaque, and every word in it may be a program.
 pub(super) fn too_long(text: &str) -> Analysis {
     let mut seen = HashSet::new();
     let bare: String = text.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
@@ -64,7 +64,7 @@ pub(super) fn too_long(text: &str) -> Analysis {
         .take(MAX_COMMANDS * 8)
         .map(|word| Command { words: vec![Word::literal(word)], ..Command::default() })
         .collect();
-    Analysis { plain: Plainness::Opaque("it is longer than 64 kB"), found, is_cut: true, ..Analysis::default() }
+    Analysis { plain: Plainness::Opaque("it is too long"), found, is_cut: true, ..Analysis::default() }
 }
 
 #[derive(Default)]
@@ -72,6 +72,7 @@ struct Search {
     analysis: Analysis,
     /// Bytes that may still be parsed, nested texts included.
     budget: usize,
+    n_words: usize,
 }
 
 /// A command with where it stands in its text.
@@ -115,7 +116,8 @@ impl Search {
 
     /// Records a command and what it runs in turn.
     fn take(&mut self, command: Command, depth: usize) {
-        if self.analysis.found.len() >= MAX_COMMANDS * 4 || depth > MAX_DEPTH {
+        self.n_words += command.words.len();
+        if self.analysis.found.len() >= MAX_COMMANDS * 4 || depth > MAX_DEPTH || self.n_words > MAX_WORDS {
             self.analysis.is_cut = true;
             return;
         }

@@ -107,6 +107,14 @@ pub(in crate::approval) fn is_wrapper(name: &str) -> bool {
     WRAPPERS.iter().any(|wrapper| wrapper.name == name) || matches!(name, "eval" | "ssh" | "su" | "trap" | "find")
 }
 
+/// The program that a wrapper runs, as its words name it.
+pub(in crate::approval) fn wrapped_program(command: &Command) -> Option<String> {
+    inner(command).into_iter().find_map(|inner| match inner {
+        Inner::Command(command) => command.words.first().map(|word| word.text.clone()),
+        Inner::Text(_) => None,
+    })
+}
+
 /// Everything a command runs in turn, as far as its words tell.
 pub(super) fn inner(command: &Command) -> Vec<Inner> {
     let Some(program) = command.words.first() else { return Vec::new() };
@@ -221,6 +229,7 @@ fn part(command: &Command, words: &[Word]) -> Option<Inner> {
         assignments: Vec::new(),
         redirects: command.redirects.clone(),
         wrappers: with_wrapper(command, &name),
+        ..Command::default()
     }))
 }
 

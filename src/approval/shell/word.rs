@@ -46,6 +46,22 @@ pub(in crate::approval) struct Command {
     pub(in crate::approval) redirects: Vec<Redirect>,
     /// Wrappers that were taken off, outermost first.
     pub(in crate::approval) wrappers: Vec<String>,
+    /// How it follows the command before it. Only the strict reading knows.
+    pub(in crate::approval) joined: Joined,
+    /// The words of the commands before it in its pipeline. Only the strict reading knows.
+    pub(in crate::approval) fed_by: Vec<Vec<String>>,
+}
+
+/// How a command follows the one before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::approval) enum Joined {
+    /// In some other way: it may run whatever the one before did.
+    #[default]
+    Freely,
+    /// It only runs when the one before succeeded.
+    And,
+    /// It reads what the one before writes.
+    Pipe,
 }
 
 impl Command {

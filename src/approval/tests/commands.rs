@@ -47,3 +47,51 @@ fn dangerous_commands_are_asked_in_every_mode_but_full_access() {
     }
     check_rows(&World::new().mode(Mode::FullAccess), &rows.replace("ask | ", "allow | "));
 }
+
+/// What people commonly allow beside the programs that only read.
+const ORDINARY: [&str; 20] = [
+    "cargo test *",
+    "cargo build *",
+    "cargo check *",
+    "cargo clippy *",
+    "cargo fmt *",
+    "npm test *",
+    "npm run *",
+    "pytest *",
+    "python3 -m pytest *",
+    "python -m pytest *",
+    "go test *",
+    "go build *",
+    "go vet *",
+    "make *",
+    "git add *",
+    "git commit *",
+    "mkdir *",
+    "git status *",
+    "git log *",
+    "git diff *",
+];
+
+/// The most needless questions, in percent of the commands that should pass.
+const MAX_NEEDLESS_PERCENT: f64 = 3.0;
+
+#[test]
+fn everyday_commands_rarely_raise_a_needless_question() {
+    let world = World::new().with(RuleEffect::Allow, &ORDINARY);
+    let gate = world.gate();
+    let (mut passing, mut needless, mut wrong) = (0_u32, Vec::new(), Vec::new());
+    for (expected, command) in rows(include_str!("../../../tests/approval/everyday.txt")) {
+        let command = world.fill(&command);
+        let verdict = terminal(&gate, &command);
+        passing += u32::from(expected == "allow");
+        match (expected.as_str(), name(&verdict)) {
+            ("allow", "ask") => needless.push(format!("{command}: {verdict:?}")),
+            (expected, given) if expected != given => wrong.push(format!("wanted {expected}: {command}: {verdict:?}")),
+            _ => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(passing >= 300, "only {passing} commands");
+    let percent = 100.0 * needless.len() as f64 / f64::from(passing);
+    assert!(percent <= MAX_NEEDLESS_PERCENT, "{percent:.1} % of {passing}:\n{}", needless.join("\n"));
+}

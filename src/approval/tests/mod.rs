@@ -3,12 +3,14 @@
 mod commands;
 mod files;
 mod integrity;
+mod mutation;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::place::View;
 use super::{Gate, GateSetup, HookVerdict, Places, RememberedRules, SandboxState, Verdict};
 use crate::config::{Mode, RuleConfig, RuleEffect};
 use crate::tool::{Access, CallPlan};
@@ -47,7 +49,7 @@ impl World {
         }
         std::os::unix::fs::symlink(dir.path().join("out/secret"), dir.path().join("w/l")).unwrap();
         std::os::unix::fs::symlink(dir.path().join("out"), dir.path().join("w/x")).unwrap();
-        std::os::unix::fs::symlink(".env", dir.path().join("w/a")).unwrap();
+        std::os::unix::fs::symlink(".env", dir.path().join("w/envlink")).unwrap();
         Self { dir, rules: Vec::new(), mode: Mode::Ask, sandbox: SandboxState::Off, deny_read: Vec::new() }
     }
 
@@ -119,19 +121,30 @@ pub(super) fn name(verdict: &Verdict) -> &'static str {
     }
 }
 
-/// Checks rows of `VERDICT | COMMAND`, `#` starting a comment and `\n` standing for a newline.
-pub(super) fn check_rows(world: &World, rows: &str) {
+/// The rows `VERDICT | COMMAND` of a table, `# ` starting a comment and `\n` standing for a newline.
+pub(super) fn rows(table: &str) -> Vec<(String, String)> {
+    let rows = table.lines().map(str::trim).filter(|row| !row.is_empty() && !row.starts_with('#'));
+    rows.map(|row| row.split_once(" | ").unwrap_or_else(|| panic!("no verdict in {row}")))
+        .map(|(expected, command)| (expected.trim().to_owned(), command.replace("\\n", "\n")))
+        .collect()
+}
+
+/// Checks that the commands of a table get their verdicts.
+pub(super) fn check_rows(world: &World, table: &str) {
     let gate = world.gate();
     let mut wrong = Vec::new();
-    for row in rows.lines().map(str::trim).filter(|row| !row.is_empty() && !row.starts_with("# ")) {
-        let (expected, command) = row.split_once(" | ").unwrap_or_else(|| panic!("no verdict in {row}"));
-        let command = world.fill(command).replace("\\n", "\n");
+    for (expected, command) in rows(table) {
+        let command = world.fill(&command);
         let verdict = terminal(&gate, &command);
-        if name(&verdict) != expected.trim() {
+        if name(&verdict) != expected {
             wrong.push(format!("wanted {expected} for {command:?}, got {verdict:?}"));
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+pub(super) fn real(gate: &Gate, path: &str) -> PathBuf {
+    View::new(gate.places()).spot(gate.places().cwd(), Path::new(path)).real
 }
 
 pub(super) fn lexical(path: &Path) -> String {
