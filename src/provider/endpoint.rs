@@ -61,6 +61,8 @@ pub struct ServerQuirks {
     pub reasoning_effort: bool,
     /// Send cache markers (Messages) or a cache key (OpenAI).
     pub prompt_cache: bool,
+    /// Which of the two a chat completions server takes.
+    pub cache_style: CacheStyle,
     /// How long a marked prefix is kept (Messages).
     pub cache_ttl: CacheTtl,
     /// The role of the system prompt.
@@ -83,6 +85,7 @@ impl Default for ServerQuirks {
             parallel_tool_calls: false,
             reasoning_effort: false,
             prompt_cache: false,
+            cache_style: CacheStyle::Key,
             cache_ttl: CacheTtl::FiveMinutes,
             system_role: SystemRole::System,
             tool_images: ToolImages::UserMessage,
@@ -178,6 +181,16 @@ pub enum ToolCallIds {
     Any,
     /// Nine letters and digits (Mistral); others are replaced by a hash of them.
     NineAlphanumeric,
+}
+
+/// How a chat completions server is told what to keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheStyle {
+    /// A key that groups requests with one prefix.
+    #[default]
+    Key,
+    /// Markers inside text parts, for Anthropic's models behind an aggregator.
+    Markers,
 }
 
 /// How long a marked prefix is kept.

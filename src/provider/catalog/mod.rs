@@ -10,7 +10,7 @@ pub use resolve::{ResolveError, default_model, no_model_text, resolve, secret_en
 pub use crate::provider::credentials::process_env;
 
 use crate::provider::ApiMode;
-use crate::provider::endpoint::{MaxTokensField, ReasoningReplay, ServerQuirks, SystemRole, ToolCallIds};
+use crate::provider::endpoint::{CacheStyle, MaxTokensField, ReasoningReplay, ServerQuirks, SystemRole, ToolCallIds};
 use crate::provider::url::BaseUrl;
 
 /// A provider that needs no configuration.
@@ -138,6 +138,9 @@ pub fn quirks_at(base_url: &BaseUrl, mode: ApiMode, model: &str) -> ServerQuirks
             reasoning_effort: is_openai_reasoner(model),
             ..strict
         },
+        "openrouter.ai" if model.contains("claude") => {
+            ServerQuirks { prompt_cache: true, cache_style: CacheStyle::Markers, ..unknown }
+        }
         "api.mistral.ai" => ServerQuirks { tool_call_ids: ToolCallIds::NineAlphanumeric, ..strict },
         "api.groq.com" => ServerQuirks { max_tokens_field: MaxTokensField::MaxCompletionTokens, ..strict },
         "api.x.ai" => strict,

@@ -5,12 +5,14 @@
 
 use std::borrow::Cow;
 
-use serde::{Serialize, Serializer};
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::body::{
+    Body, ImageUrl, StreamOptions, WireCall, WireCallFunction, WireContent, WireFunction, WireMessage, WirePart,
+    WireTool, mark_for_cache,
+};
 use crate::message::{AssistantMessage, Message, Part, ToolCall, ToolResult, UserMessage, plain_text};
-use crate::provider::endpoint::{EmptyContent, MaxTokensField, ReasoningReplay, ToolCallIds, ToolImages};
+use crate::provider::endpoint::{CacheStyle, EmptyContent, MaxTokensField, ReasoningReplay, ToolCallIds, ToolImages};
 use crate::provider::schema::without_patterns;
 use crate::provider::{ApiMode, Endpoint, ModelRequest};
 use crate::tool::ToolSpec;
@@ -21,6 +23,11 @@ pub fn encode(endpoint: &Endpoint, request: &ModelRequest<'_>) -> Vec<u8> {
     let quirks = &endpoint.quirks;
     let limit = endpoint.output_limit(request.max_output_tokens);
     let has_tools = !request.tools.is_empty();
+    let cache_key = Some(request.session_id).filter(|key| quirks.prompt_cache && !key.is_empty());
+    let mut messages = Messages { endpoint }.write(request);
+    if quirks.prompt_cache && quirks.cache_style == CacheStyle::Markers {
+        mark_for_cache(&mut messages, quirks.cache_ttl);
+    }
     let body = Body {
         model: &endpoint.model,
         stream: true,
@@ -28,110 +35,13 @@ pub fn encode(endpoint: &Endpoint, request: &ModelRequest<'_>) -> Vec<u8> {
         max_tokens: limit.filter(|_| quirks.max_tokens_field == MaxTokensField::MaxTokens),
         max_completion_tokens: limit.filter(|_| quirks.max_tokens_field == MaxTokensField::MaxCompletionTokens),
         reasoning_effort: endpoint.reasoning_effort.as_deref().filter(|_| quirks.reasoning_effort),
-        prompt_cache_key: (quirks.prompt_cache && !request.session_id.is_empty()).then_some(request.session_id),
+        prompt_cache_key: cache_key.filter(|_| quirks.cache_style == CacheStyle::Key),
         parallel_tool_calls: (quirks.parallel_tool_calls && has_tools).then_some(true),
         tools: request.tools.iter().map(|spec| tool(endpoint, spec)).collect(),
-        messages: Messages { endpoint }.write(request),
+        messages,
     };
     // Nothing here can fail to serialize: all keys are strings and all numbers are finite.
     serde_json::to_vec(&body).unwrap_or_default()
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    stream: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream_options: Option<StreamOptions>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_completion_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_effort: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_cache_key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parallel_tool_calls: Option<bool>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<WireTool<'a>>,
-    messages: Vec<WireMessage<'a>>,
-}
-
-#[derive(Serialize)]
-struct StreamOptions {
-    include_usage: bool,
-}
-
-#[derive(Serialize)]
-struct WireTool<'a> {
-    r#type: &'static str,
-    function: WireFunction<'a>,
-}
-
-#[derive(Serialize)]
-struct WireFunction<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: Cow<'a, Value>,
-}
-
-#[derive(Serialize)]
-struct WireMessage<'a> {
-    role: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_call_id: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<WireContent<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_content: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_details: Option<&'a [Value]>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<WireCall<'a>>,
-}
-
-enum WireContent<'a> {
-    Null,
-    Text(Cow<'a, str>),
-    Parts(Vec<WirePart<'a>>),
-}
-
-impl Serialize for WireContent<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Null => serializer.serialize_unit(),
-            Self::Text(text) => serializer.serialize_str(text),
-            Self::Parts(parts) => parts.serialize(serializer),
-        }
-    }
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum WirePart<'a> {
-    Text { text: Cow<'a, str> },
-    ImageUrl { image_url: ImageUrl },
-}
-
-#[derive(Serialize)]
-struct ImageUrl {
-    url: String,
-}
-
-#[derive(Serialize)]
-struct WireCall<'a> {
-    id: Cow<'a, str>,
-    r#type: &'static str,
-    function: WireCallFunction<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    extra_content: Option<&'a Value>,
-}
-
-#[derive(Serialize)]
-struct WireCallFunction<'a> {
-    name: &'a str,
-    arguments: &'a str,
 }
 
 fn tool<'a>(endpoint: &Endpoint, spec: &'a ToolSpec) -> WireTool<'a> {
@@ -186,12 +96,12 @@ impl Messages<'_> {
     fn part<'a>(self, part: &'a Part) -> WirePart<'a> {
         match part {
             Part::Image { mime_type, .. } if self.endpoint.adjustments.drop_images => {
-                WirePart::Text { text: format!("[a picture ({mime_type}) was left out]").into() }
+                WirePart::text(format!("[a picture ({mime_type}) was left out]"))
             }
             Part::Image { mime_type, data } => {
                 WirePart::ImageUrl { image_url: ImageUrl { url: format!("data:{mime_type};base64,{data}") } }
             }
-            other => WirePart::Text { text: other.as_text().unwrap_or_default() },
+            other => WirePart::text(other.as_text().unwrap_or_default()),
         }
     }
 

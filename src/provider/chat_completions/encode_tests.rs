@@ -7,7 +7,9 @@ use crate::message::{
     AssistantMessage, Effect, FinishReason, Message, NativeItems, Part, ToolCall, ToolResult, UserMessage,
 };
 use crate::provider::endpoint::tests::endpoint;
-use crate::provider::endpoint::{EmptyContent, MaxTokensField, ReasoningReplay, SystemRole, ToolCallIds, ToolImages};
+use crate::provider::endpoint::{
+    CacheStyle, EmptyContent, MaxTokensField, ReasoningReplay, SystemRole, ToolCallIds, ToolImages,
+};
 use crate::provider::{Endpoint, ModelRequest};
 use crate::tool::ToolSpec;
 
@@ -108,6 +110,25 @@ fn quirks_are_obeyed() {
     assert_eq!(field("prompt_cache_key"), "s1");
     assert_eq!(field("reasoning_effort"), "low");
     assert_eq!(body["messages"][0]["role"], "developer");
+}
+
+#[test]
+fn cache_markers_stand_at_the_system_prompt_and_the_last_three_texts() {
+    let mut marked = endpoint("p", "m");
+    marked.quirks.prompt_cache = true;
+    marked.quirks.cache_style = CacheStyle::Markers;
+    let messages = [
+        Message::user("one"),
+        Message::Assistant(call("")),
+        result(vec![Part::text("two")]),
+        Message::Assistant(AssistantMessage { text: "three".into(), ..AssistantMessage::default() }),
+        Message::user("four"),
+    ];
+    let body = body(&marked, &messages);
+    assert_eq!(body.get("prompt_cache_key"), None);
+    let is_marked = |message: &Value| message.to_string().contains(r#""cache_control":{"type":"ephemeral"}"#);
+    let marks: Vec<_> = body["messages"].as_array().unwrap().iter().map(is_marked).collect();
+    assert_eq!(marks, [true, false, false, true, true, true]);
 }
 
 #[test]

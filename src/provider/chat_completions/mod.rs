@@ -2,6 +2,7 @@
 //!
 //! The encoder writes what strict servers accept; the decoder reads whatever servers were seen to send.
 
+mod body;
 mod calls;
 mod decode;
 mod encode;

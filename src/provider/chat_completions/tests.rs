@@ -352,3 +352,27 @@ proptest::proptest! {
         proptest::prop_assert_eq!(whole.1, pieces.1);
     }
 }
+
+proptest::proptest! {
+    #[test]
+    fn damaged_captures_decode_the_same_whole_and_in_pieces(
+        which in 0usize..1000,
+        damage in proptest::collection::vec((0usize..100_000, proptest::num::u8::ANY), 0..6),
+        length in 0usize..20_000,
+        cut in 1usize..200,
+    ) {
+        let files = captures();
+        let mut stream = std::fs::read(&files[which % files.len()]).unwrap();
+        stream.truncate(length);
+        for (at, byte) in damage {
+            let at = at % stream.len().max(1);
+            if let Some(place) = stream.get_mut(at) {
+                *place = byte;
+            }
+        }
+        let whole = decode([stream.as_slice()]);
+        let pieces = decode(stream.chunks(cut));
+        proptest::prop_assert_eq!(streamed(&whole.0), streamed(&pieces.0));
+        proptest::prop_assert_eq!(whole.1, pieces.1);
+    }
+}
