@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -66,13 +67,12 @@ pub fn host(config: Config) -> Arc<Host> {
 pub async fn serve_stdio(config: Config) -> io::Result<u8> {
     let (input, output) = stdio::take()?;
     let host = host(config);
-    let mut signals = JoinSet::new();
-    signals.spawn(watch_signals(host.shutdown.clone()));
+    let signals = Signals::watch(host.shutdown.clone());
     let ending = serve(Arc::clone(&host), input, output).await?;
     tracing::info!(?ending, "the connection ended");
     Ok(match ending {
         Ending::Closed | Ending::BrokenPipe => exit_code::OK,
-        Ending::Shutdown => signals.try_join_next().and_then(Result::ok).unwrap_or(exit_code::OK),
+        Ending::Shutdown => signals.exit_code().unwrap_or(exit_code::OK),
     })
 }
 
@@ -98,11 +98,37 @@ pub async fn close(host: &Host) {
     }
 }
 
-/// Waits for a signal to end; the second one ends the process at once. Returns the exit code.
-pub async fn watch_signals(shutdown: CancellationToken) -> u8 {
-    let first = next_signal().await;
-    shutdown.cancel();
-    first
+/// Watches for signals to end. The first one ends the process in good order, the second one at once.
+#[derive(Debug)]
+pub struct Signals {
+    code: watch::Receiver<Option<u8>>,
+    _task: JoinSet<()>,
+}
+
+impl Signals {
+    /// Begins to watch; a signal fires `shutdown`.
+    #[must_use]
+    pub fn watch(shutdown: CancellationToken) -> Self {
+        let (sender, code) = watch::channel(None);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            sender.send_replace(Some(next_signal().await));
+            shutdown.cancel();
+            force_end(next_signal().await);
+        });
+        Self { code, _task: task }
+    }
+
+    /// The exit code of the signal that came, if one did.
+    #[must_use]
+    pub fn exit_code(&self) -> Option<u8> {
+        *self.code.borrow()
+    }
+}
+
+#[expect(clippy::exit, reason = "the user asked twice; nothing that still runs is worth a third time")]
+fn force_end(code: u8) {
+    std::process::exit(code.into());
 }
 
 async fn next_signal() -> u8 {

@@ -4,11 +4,13 @@ use std::io::Write;
 
 use crate::app::exit_code;
 use crate::config::Config;
+use crate::provider::ApiMode;
+use crate::provider::http::Http;
 use crate::store::Store;
 
 /// Runs every check and says how it went; fails when one of them does.
 pub(super) async fn run(config: &Config, out: &mut (dyn Write + Send)) -> Result<u8, String> {
-    let checks = [check_config(config), check_model(config), check_store(config).await];
+    let checks = [check_config(config), check_model(config), check_endpoint(config).await, check_store(config).await];
     let mut code = exit_code::OK;
     for check in checks {
         let mark = if check.problem.is_some() { "FAIL" } else { "ok  " };
@@ -42,6 +44,24 @@ fn check_model(config: &Config) -> Check {
             Check { name: "model", fact: format!("{} at {}", endpoint.id(), endpoint.base_url), problem: None }
         }
         Err(error) => Check { name: "model", fact: "none can be used".into(), problem: Some(error.to_string()) },
+    }
+}
+
+/// Whether the model's server answers at all. Many have no list of models, so any answer will do.
+async fn check_endpoint(config: &Config) -> Check {
+    let name = "model server";
+    let Ok(endpoint) = crate::session::first_endpoint(config) else {
+        return Check { name, fact: "not asked: there is no model".into(), problem: None };
+    };
+    if endpoint.mode == ApiMode::Scripted {
+        return Check { name, fact: "a script, no server".into(), problem: None };
+    }
+    match endpoint.list_models(&Http::default()).await {
+        Ok(models) => Check { name, fact: format!("answers and lists {} models", models.len()), problem: None },
+        Err(error) if matches!(error.status, Some(404 | 405 | 501)) => {
+            Check { name, fact: "answers; it has no list of models".into(), problem: None }
+        }
+        Err(error) => Check { name, fact: "cannot be used".into(), problem: Some(error.to_string()) },
     }
 }
 

@@ -3,7 +3,10 @@
 mod demo;
 mod doctor;
 mod log;
+mod login;
+mod rules;
 mod run;
+mod schema;
 pub mod sessions;
 mod terminal;
 
@@ -42,8 +45,16 @@ enum Command {
     Script(ScriptArgs),
     /// List, show, export and delete stored sessions
     Sessions(sessions::SessionsArgs),
+    /// List and take back approvals that were given for good
+    Rules(rules::RulesArgs),
     /// Say what works, what does not, and what to do about it
     Doctor,
+    /// Store a provider's key in a file that only you can read
+    Login(login::LoginArgs),
+    /// Remove a stored key
+    Logout(login::LoginArgs),
+    /// Print the JSON Schema of the protocol extension and of the configuration
+    Schema,
 }
 
 /// Runs the program and returns its exit code.
@@ -100,9 +111,19 @@ async fn execute(cli: Cli, home: std::path::PathBuf) -> u8 {
             .await
             .map(|()| exit_code::OK)
             .map_err(|error| error.to_string()),
+        Some(Command::Rules(args)) => done(rules::run(&args, &home, &mut std::io::stdout())),
+        Some(Command::Login(args)) => done(login::login(&args, &home)),
+        Some(Command::Logout(args)) => done(login::logout(&args, &home)),
+        Some(Command::Schema) => {
+            done(writeln!(std::io::stdout(), "{:#}", schema::schema()).map_err(|error| error.to_string()))
+        }
         Some(Command::Doctor) => doctor::run(&load(), &mut std::io::stdout()).await,
     };
     result.unwrap_or_else(|problem| complain(&problem))
+}
+
+fn done(result: Result<(), String>) -> Result<u8, String> {
+    result.map(|()| exit_code::OK)
 }
 
 /// Tells the user on standard error; the exit code says that it failed.

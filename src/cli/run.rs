@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use tokio::task::JoinSet;
 
-use crate::app::{self, exit_code};
+use crate::app::{self, Signals, exit_code};
 use crate::config::Config;
 use crate::message::Part;
 use crate::session::{Host, OpenKind, OpenRequest, PromptOutcome, Registry, ReplayWish, SessionError};
@@ -39,14 +38,12 @@ pub(super) async fn run(args: &RunArgs, config: Config) -> Result<u8, String> {
     let cwd = std::env::current_dir().and_then(std::fs::canonicalize);
     let cwd = cwd.map_err(|error| format!("the current folder cannot be used: {error}"))?;
     let host = app::host(config);
-    let mut signals = JoinSet::new();
-    signals.spawn(app::watch_signals(host.shutdown.clone()));
+    let signals = Signals::watch(host.shutdown.clone());
     let ended = turn(args, &host, cwd, prompt).await;
     host.shutdown.cancel();
     app::close(&host).await;
-    let signal = signals.try_join_next().and_then(Result::ok);
     let code = ended?;
-    Ok(signal.unwrap_or(code))
+    Ok(signals.exit_code().unwrap_or(code))
 }
 
 fn prompt(args: &RunArgs) -> Result<String, String> {
@@ -74,7 +71,7 @@ async fn turn(args: &RunArgs, host: &Arc<Host>, cwd: PathBuf, prompt: String) ->
         None => (Arc::from(uuid::Uuid::now_v7().to_string()), OpenKind::New),
     };
     let client = Arc::new(TerminalClient::new(style));
-    let request = OpenRequest { id, kind, cwd, additional_roots: Vec::new(), client };
+    let request = OpenRequest { id, kind, cwd, additional_roots: Vec::new(), client, notices: Vec::new() };
     let (session, opening) = sessions.open(request);
     let opened = opening.await.map_err(|_| "the session could not be opened".to_owned())?;
     drop(opened.map_err(|error| error.to_string())?);

@@ -64,6 +64,7 @@ impl TerminalClient {
                 _ => {}
             },
             SessionEvent::TurnEnded(_) => self.progress(""),
+            SessionEvent::Notice(text) => self.progress(&format!("! {text}")),
             _ => {}
         }
     }

@@ -95,6 +95,7 @@ impl SessionClient {
                 let info = acp::SessionInfoUpdate::new().title(title).updated_at(clock::iso8601(clock::now_ms()));
                 self.update(acp::SessionUpdate::SessionInfoUpdate(info)).await;
             }
+            SessionEvent::Notice(text) => self.notice("session", Severity::Warning, text).await,
             SessionEvent::Replay(replayed) => self.render_replay(replayed).await,
         }
     }
@@ -138,7 +139,7 @@ impl SessionClient {
     }
 
     /// A notice where the client takes them, else a thought: never a word of the answer.
-    async fn notice(&self, turn_id: &str, severity: Severity, text: String) {
+    async fn notice(&self, owner: &str, severity: Severity, text: String) {
         if self.client.features.get().notices {
             let severity = match severity {
                 Severity::Info => acp::NoticeSeverity::Info,
@@ -147,7 +148,7 @@ impl SessionClient {
             let notice = acp::Notice::new(severity, to_client::shortened(&text, 2_000));
             self.update(acp::SessionUpdate::Notice(notice)).await;
         } else {
-            self.chunk(ChunkKind::Thought, format!("{turn_id}.notice").into(), format!("{text}\n")).await;
+            self.chunk(ChunkKind::Thought, format!("{owner}.notice").into(), format!("{text}\n")).await;
         }
     }
 
@@ -187,7 +188,7 @@ impl SessionClient {
         let options = question.choices.iter().map(|choice| {
             acp::PermissionOption::new(choice.answer.as_str(), choice.name.clone(), option_kind(choice.answer))
         });
-        let call = to_client::asked_call(&question.tool_call_id, &question.tool, &question.plan, &question.reasons);
+        let call = to_client::asked_call(&question);
         let params = acp::RequestPermissionRequest::new(Arc::clone(&self.id), call, options.collect());
         let answer = match self.client.pending.call("session/request_permission", &params).await {
             Ok(answer) => answer,
@@ -271,6 +272,7 @@ mod tests {
             tool_call_id: "c".into(),
             tool: "t".into(),
             plan: crate::tool::CallPlan::default(),
+            arguments: serde_json::Value::Null,
             reasons: Vec::new(),
             choices: choices.map(|answer| Choice { answer, name: "n".into() }).into(),
         };

@@ -9,7 +9,7 @@ use turnd_protocol::ext::{self, TurnOutcome, TurnUsage};
 use crate::config::Mode;
 use crate::message::{FinishReason, Part};
 use crate::rpc::outbox::escaped_prefix;
-use crate::session::port::{CommandInfo, ReplayedCall, SessionOptions};
+use crate::session::port::{CommandInfo, PermissionQuestion, ReplayedCall, SessionOptions};
 use crate::tool::{CallPlan, Display, PlanEntry, PlanPriority, PlanStatus, ToolKind};
 use crate::turn::port::CallState;
 use crate::turn::{ExitReason, TurnReport, TurnStatus};
@@ -18,6 +18,8 @@ use crate::turn::{ExitReason, TurnReport, TurnStatus};
 /// titles and locations a line stays under 64 KiB.
 const CONTENT_BYTES: usize = 24_000;
 const RAW_BYTES: usize = 8_000;
+/// A question shows more of the input, because it is what the user says yes to.
+const ASKED_RAW_BYTES: usize = 24_000;
 const SHORT_BYTES: usize = 2_000;
 
 /// The text, cut to a size that counts JSON escapes, with a note when it was cut.
@@ -30,21 +32,21 @@ pub(super) fn shortened(text: &str, limit: usize) -> String {
 }
 
 /// A JSON value, or a note about it when it is too large for a line.
-fn limited(value: Value) -> Value {
+fn limited(value: Value, limit: usize) -> Value {
     let size = value.to_string().len();
-    if size <= RAW_BYTES {
+    if size <= limit {
         return value;
     }
     match value {
         Value::Object(map) => {
-            let share = RAW_BYTES / (map.len().clamp(1, 40));
+            let share = limit / (map.len().clamp(1, 40));
             map.into_iter()
                 .take(40)
                 .map(|(key, value)| (shortened(&key, 200), limited_member(value, share)))
                 .collect::<serde_json::Map<_, _>>()
                 .into()
         }
-        other => limited_member(other, RAW_BYTES),
+        other => limited_member(other, limit),
     }
 }
 
@@ -113,7 +115,7 @@ pub(super) fn tool_call(id: &str, name: &str, arguments: Value, plan: &CallPlan)
         .status(acp::ToolCallStatus::Pending)
         .locations(locations(plan))
         .content(content(&plan.preview))
-        .raw_input(limited(arguments))
+        .raw_input(limited(arguments, RAW_BYTES))
 }
 
 /// A stored tool call in one piece.
@@ -121,7 +123,7 @@ pub(super) fn replayed_call(call: ReplayedCall) -> acp::ToolCall {
     tool_call(&call.id, &call.name, call.arguments, &call.plan)
         .status(status(call.state))
         .content(content(&call.display))
-        .raw_output(call.raw.map(limited))
+        .raw_output(call.raw.map(|raw| limited(raw, RAW_BYTES)))
 }
 
 /// A change of status alone.
@@ -142,25 +144,29 @@ pub(super) fn tool_call_end(
     displays: &[Display],
     raw: Option<Value>,
 ) -> acp::ToolCallUpdate {
-    let fields =
-        acp::ToolCallUpdateFields::new().status(status(state)).content(content(displays)).raw_output(raw.map(limited));
+    let fields = acp::ToolCallUpdateFields::new()
+        .status(status(state))
+        .content(content(displays))
+        .raw_output(raw.map(|raw| limited(raw, RAW_BYTES)));
     acp::ToolCallUpdate::new(id.to_owned(), fields)
 }
 
 /// The tool call of a permission question: what it would do, whole.
-pub(super) fn asked_call(id: &str, tool: &str, plan: &CallPlan, reasons: &[String]) -> acp::ToolCallUpdate {
+pub(super) fn asked_call(question: &PermissionQuestion) -> acp::ToolCallUpdate {
+    let plan = &question.plan;
     let mut shown = content(&plan.preview);
-    if !reasons.is_empty() {
-        shown.push(text_content(&shortened(&reasons.join("\n"), SHORT_BYTES)));
+    if !question.reasons.is_empty() {
+        shown.push(text_content(&shortened(&question.reasons.join("\n"), SHORT_BYTES)));
     }
     let fields = acp::ToolCallUpdateFields::new()
         .title(shortened(&plan.title, SHORT_BYTES))
-        .name(tool.to_owned())
+        .name(question.tool.clone())
         .kind(kind(plan.kind))
         .status(acp::ToolCallStatus::Pending)
         .locations(locations(plan))
-        .content(shown);
-    acp::ToolCallUpdate::new(id.to_owned(), fields)
+        .content(shown)
+        .raw_input(limited(question.arguments.clone(), ASKED_RAW_BYTES));
+    acp::ToolCallUpdate::new(question.tool_call_id.clone(), fields)
 }
 
 pub(super) fn plan(entries: &[PlanEntry]) -> acp::Plan {

@@ -106,6 +106,7 @@ impl TurnIo for SessionIo {
             tool_call_id: ask.tool_call_id.to_owned(),
             tool: ask.tool.to_owned(),
             plan: ask.plan.clone(),
+            arguments: ask.arguments.clone(),
             reasons: ask.question.reasons.clone(),
             choices: choices(ask.question),
         };

@@ -66,6 +66,8 @@ pub struct OpenRequest {
     pub additional_roots: Vec<PathBuf>,
     /// Who shows it.
     pub client: Arc<dyn ClientPort>,
+    /// What a person should know once it is open.
+    pub notices: Vec<String>,
 }
 
 /// Gets how opening went.
@@ -83,6 +85,8 @@ pub(super) struct Session {
     pub(super) tools: Arc<ToolRegistry>,
     pub(super) tool_context: ToolContext,
     hooks: Vec<Arc<dyn Hook>>,
+    /// What is told once the session is announced.
+    pub(super) notices: Vec<String>,
 }
 
 impl Session {
@@ -141,6 +145,7 @@ impl Session {
         Self {
             id: request.id,
             client: request.client,
+            notices: request.notices,
             row,
             gate: Arc::new(gate),
             chain: Arc::new(chain),

@@ -58,6 +58,8 @@ pub enum SessionEvent {
     Options(SessionOptions),
     /// The session's title.
     Title(String),
+    /// Something a person should know that belongs to no turn.
+    Notice(String),
     /// A stored message, shown again.
     Replay(Replayed),
 }
@@ -140,6 +142,8 @@ pub struct PermissionQuestion {
     pub tool: String,
     /// What it would do.
     pub plan: CallPlan,
+    /// The arguments it would run with.
+    pub arguments: Value,
     /// Why it is asked, one line each.
     pub reasons: Vec<String>,
     /// What can be answered.

@@ -63,6 +63,9 @@ impl Slot {
     fn plan(&self) -> CallPlan {
         match &self.state {
             SlotState::Ready(prepared) => prepared.plan.clone(),
+            SlotState::Unusable(_) if self.call.name.trim().is_empty() => {
+                CallPlan { title: "(a tool without a name)".into(), ..CallPlan::default() }
+            }
             SlotState::Unusable(_) => CallPlan { title: self.call.name.clone(), ..CallPlan::default() },
         }
     }
@@ -278,7 +281,13 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
     /// Asks while the other calls go on. Gives the reason when the call may not run.
     async fn ask(&mut self, slot: &Slot, question: &Question) -> Result<Option<Refusal>, RecordError> {
         let plan = slot.plan();
-        let ask = Ask { tool_call_id: &slot.call.id, tool: &slot.call.name, plan: &plan, question };
+        let ask = Ask {
+            tool_call_id: &slot.call.id,
+            tool: &slot.call.name,
+            plan: &plan,
+            arguments: &slot.arguments,
+            question,
+        };
         let scope = self.scope;
         let hooks = &scope.context.hooks;
         hooks.observe(HookPoint::PreApprovalRequest, || payload::approval(&slot.call, question, None)).await;

@@ -45,6 +45,8 @@ pub struct Ask<'a> {
     pub tool: &'a str,
     /// What it would do.
     pub plan: &'a CallPlan,
+    /// The arguments it would run with.
+    pub arguments: &'a serde_json::Value,
     /// Why it is asked and what could be remembered.
     pub question: &'a crate::approval::Question,
 }

@@ -25,7 +25,8 @@ pub(super) async fn new(
     let context = RequestContext::of(&extensions)?;
     let id: Arc<str> = uuid::Uuid::now_v7().to_string().into();
     let folders = Folders::check(&params.cwd, &params.additional_directories)?;
-    let opened = open(&server, Arc::clone(&id), OpenKind::New, folders).await?;
+    let notices = mcp_notices(params.mcp_servers.len());
+    let opened = open(&server, Arc::clone(&id), OpenKind::New, folders, notices).await?;
     context.hold(opened.delivered);
     Ok(acp::NewSessionResponse::new(id)
         .modes(to_client::modes(opened.options.mode))
@@ -39,6 +40,8 @@ struct StoredParams {
     cwd: PathBuf,
     #[serde(default)]
     additional_directories: Vec<PathBuf>,
+    #[serde(default)]
+    mcp_servers: Vec<serde_json::Value>,
 }
 
 pub(super) async fn load(
@@ -77,14 +80,29 @@ async fn stored(server: &Server, params: StoredParams, wish: ReplayWish) -> Resu
             Err(error) => return Err(error.into()),
         }
     }
-    open(server, params.session_id, OpenKind::Stored(wish), folders).await
+    let notices = mcp_notices(params.mcp_servers.len());
+    open(server, params.session_id, OpenKind::Stored(wish), folders, notices).await
 }
 
-async fn open(server: &Server, id: Arc<str>, kind: OpenKind, folders: Folders) -> Result<Opened, Error> {
+async fn open(
+    server: &Server,
+    id: Arc<str>,
+    kind: OpenKind,
+    folders: Folders,
+    notices: Vec<String>,
+) -> Result<Opened, Error> {
     let client = server.client.session(Arc::clone(&id));
     let Folders { cwd, additional_roots } = folders;
-    let (_, opening) = server.sessions.open(OpenRequest { id, kind, cwd, additional_roots, client });
+    let (_, opening) = server.sessions.open(OpenRequest { id, kind, cwd, additional_roots, client, notices });
     Ok(opening.await.map_err(closed)??)
+}
+
+/// A client that passes MCP servers must not believe that they are used.
+fn mcp_notices(count: usize) -> Vec<String> {
+    match count {
+        0 => Vec::new(),
+        count => vec![format!("{count} MCP servers were passed; this version does not connect to any.")],
+    }
 }
 
 /// The folders of a session, checked.

@@ -1,0 +1,62 @@
+//! `turnd rules`: approvals that were given for good, to be seen and taken back.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::{Args, Subcommand};
+
+use crate::approval::RememberedRules;
+use crate::approval::display::escape;
+use crate::config::{RuleConfig, RuleEffect};
+
+/// Arguments of `turnd rules`.
+#[derive(Debug, Args)]
+pub(super) struct RulesArgs {
+    #[command(subcommand)]
+    command: RulesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RulesCommand {
+    /// List the remembered approvals with their numbers
+    List,
+    /// Forget one
+    Remove {
+        /// Its number in the list
+        number: usize,
+    },
+}
+
+/// Lists or removes.
+pub(super) fn run(args: &RulesArgs, home: &Path, out: &mut dyn Write) -> Result<(), String> {
+    let rules = RememberedRules::new(home);
+    match args.command {
+        RulesCommand::List => list(&rules, out),
+        RulesCommand::Remove { number } => {
+            let removed = number.checked_sub(1).map(|position| rules.remove(position));
+            let removed = removed.unwrap_or(Err(crate::approval::RulesError::NoSuchRule(0)));
+            let removed = removed.map_err(|error| error.to_string())?;
+            writeln!(out, "forgotten: {}", words(&removed.rule)).map_err(|error| error.to_string())
+        }
+    }
+}
+
+fn list(rules: &RememberedRules, out: &mut dyn Write) -> Result<(), String> {
+    let (rules, problem) = rules.list();
+    for (number, remembered) in (1..).zip(rules.iter()) {
+        let (words, workspace) = (words(&remembered.rule), escape(&remembered.workspace.to_string_lossy()));
+        writeln!(out, "{number}  {words}  in {workspace}  since {}", remembered.added)
+            .map_err(|error| error.to_string())?;
+    }
+    problem.map_or(Ok(()), Err)
+}
+
+fn words(rule: &RuleConfig) -> String {
+    let effect = match rule.effect {
+        RuleEffect::Deny => "deny",
+        RuleEffect::Ask => "ask",
+        RuleEffect::Allow => "allow",
+    };
+    let subject = rule.command.as_deref().or(rule.path.as_deref()).unwrap_or("everything");
+    format!("{effect} {} {}", rule.tool, escape(subject))
+}
