@@ -27,6 +27,7 @@ struct DeskState {
     steers: Vec<String>,
     redirect: Option<String>,
     progress: TurnProgress,
+    context_tokens: Option<u64>,
 }
 
 /// Where a running turn is.
@@ -64,6 +65,11 @@ impl Desk {
         true
     }
 
+    /// Tokens in the context after the newest model call, if there was one.
+    pub(super) fn context_tokens(&self) -> Option<u64> {
+        self.lock().context_tokens
+    }
+
     pub(super) fn progress(&self) -> TurnProgress {
         self.lock().progress
     }
@@ -89,6 +95,9 @@ pub(super) struct SessionIo {
 
 impl TurnIo for SessionIo {
     async fn emit(&self, event: TurnEvent) {
+        if let TurnEvent::Usage { context_tokens, .. } = &event {
+            self.desk.lock().context_tokens = Some(*context_tokens);
+        }
         let told = self.client.tell(SessionEvent::Turn { turn_id: Arc::clone(&self.turn_id), event });
         // A client that does not read must not keep a cancelled turn from ending.
         let mut told = std::pin::pin!(told);

@@ -6,12 +6,15 @@
 mod command;
 mod handle;
 mod io;
+mod obey_slash;
 mod open;
 pub mod port;
 mod registry;
 mod replay;
 mod slash;
+mod steering;
 mod task;
+mod turn_plan;
 
 pub use command::{Command, Delivered, Opened, Prompt, PromptEnd, PromptOutcome, ReplayWish, SessionError, Steer};
 pub use handle::SessionHandle;

@@ -4,7 +4,7 @@
 //! the batch only where one of the two writes what the other touches, or where one talks to the user.
 
 use std::panic::AssertUnwindSafe;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -12,17 +12,15 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::approval::{HookVerdict, Question, Scope as GrantScope, Verdict};
-use crate::hook::{HookPoint, ToolDecision};
-use crate::message::{Message, Part, ToolCall, ToolResult};
-use crate::tool::{Access, CallPlan, Display, Prepared, Progress, RunContext, Tool, ToolOutput};
+use crate::message::{ToolCall, ToolResult};
+use crate::tool::{Access, CallPlan, Prepared, Progress, RunContext, Tool, ToolOutput};
 
+use super::admit::Refusal;
+use super::close::{Closed, Edit, close};
 use super::context::Scope;
 use super::event::TurnEvent;
-use super::guardrail::Ended;
-use super::payload::{self, CallStatus};
-use super::port::{Answer, Ask, CallState, Record, RecordError, ToolCallRecord, TurnIo};
-use super::steer;
+use super::payload::CallStatus;
+use super::port::{CallState, Record, RecordError, ToolCallRecord, TurnIo};
 
 /// How long a call may take to end once its turn is cancelled, before it is abandoned.
 const CANCEL_GRACE: Duration = Duration::from_millis(80);
@@ -45,14 +43,14 @@ pub(super) struct BatchEnd {
 }
 
 #[derive(Debug)]
-struct Slot {
-    call: ToolCall,
-    arguments: Value,
-    state: SlotState,
+pub(super) struct Slot {
+    pub(super) call: ToolCall,
+    pub(super) arguments: Value,
+    pub(super) state: SlotState,
 }
 
 #[derive(Debug)]
-enum SlotState {
+pub(super) enum SlotState {
     /// Ready to be judged.
     Ready(Prepared),
     /// Cannot run; the text says why.
@@ -60,7 +58,7 @@ enum SlotState {
 }
 
 impl Slot {
-    fn plan(&self) -> CallPlan {
+    pub(super) fn plan(&self) -> CallPlan {
         match &self.state {
             SlotState::Ready(prepared) => prepared.plan.clone(),
             SlotState::Unusable(_) if self.call.name.trim().is_empty() => {
@@ -158,7 +156,11 @@ async fn prepare<Io: TurnIo>(scope: &Scope<'_, Io>, call: ToolCall) -> Slot {
     Slot { call, arguments, state }
 }
 
-async fn prepare_tool<Io: TurnIo>(scope: &Scope<'_, Io>, tool: &dyn Tool, arguments: &Map<String, Value>) -> SlotState {
+pub(super) async fn prepare_tool<Io: TurnIo>(
+    scope: &Scope<'_, Io>,
+    tool: &dyn Tool,
+    arguments: &Map<String, Value>,
+) -> SlotState {
     let prepared = AssertUnwindSafe(tool.prepare(arguments, &scope.context.tool_context)).catch_unwind();
     tokio::select! {
         biased;
@@ -189,20 +191,20 @@ fn parse_arguments(text: &str) -> (Value, Result<Map<String, Value>, String>) {
     }
 }
 
-const NOT_RUN_CANCELLED: &str = "Not run: the turn was cancelled before this call started.";
+pub(super) const NOT_RUN_CANCELLED: &str = "Not run: the turn was cancelled before this call started.";
 const CUT_OFF: &str = "Interrupted by the user; whether the call had an effect is unknown.";
 
 /// A batch while it runs.
-struct BatchRun<'a, Io> {
-    scope: &'a Scope<'a, Io>,
+pub(super) struct BatchRun<'a, Io> {
+    pub(super) scope: &'a Scope<'a, Io>,
     /// Fires with the turn's token, or when the user calls the turn off at a question.
-    cancel: CancellationToken,
+    pub(super) cancel: CancellationToken,
     running: FuturesUnordered<BoxFuture<'a, Result<(usize, Closed), RecordError>>>,
     /// What the running calls touch.
     active: Vec<(usize, Vec<Access>)>,
     results: Vec<Option<Closed>>,
     is_one_at_a_time: bool,
-    is_cancelled: bool,
+    pub(super) is_cancelled: bool,
 }
 
 impl<'a, Io: TurnIo> BatchRun<'a, Io> {
@@ -223,102 +225,12 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
         Ok(())
     }
 
-    /// Whether a call may run: guardrail, hooks, gate and user in this order. Gives the reason if not.
-    async fn admit(&mut self, slot: &mut Slot) -> Result<Option<Refusal>, RecordError> {
-        if self.cancel.is_cancelled() {
-            return Ok(Some(Refusal::cancelled()));
-        }
-        if let SlotState::Unusable(text) = &slot.state {
-            return Ok(Some(Refusal { text: text.clone(), status: CallStatus::Failed }));
-        }
-        let circle = self.scope.guardrails().block(&slot.call.name, &slot.call.arguments);
-        if let Some(reason) = circle {
-            return Ok(Some(Refusal::blocked(&reason)));
-        }
-        let hook_verdict = self.ask_hooks(slot).await;
-        let prepared = match &slot.state {
-            SlotState::Unusable(text) => return Ok(Some(Refusal { text: text.clone(), status: CallStatus::Failed })),
-            SlotState::Ready(prepared) => prepared,
-        };
-        let gate = &self.scope.context.gate;
-        match gate.judge(&slot.call.name, &slot.arguments, &prepared.plan, &hook_verdict).verdict {
-            Verdict::Allow { .. } => Ok(None),
-            Verdict::Block { reason } => Ok(Some(Refusal::blocked(&reason))),
-            Verdict::Ask(question) => self.ask(slot, &question).await,
-        }
-    }
-
-    /// Lets the hooks decide. Arguments that they change are prepared anew, and judged like any others.
-    async fn ask_hooks(&mut self, slot: &mut Slot) -> HookVerdict {
-        let hooks = &self.scope.context.hooks;
-        if !hooks.has(HookPoint::PreToolCall) {
-            return HookVerdict::None;
-        }
-        match hooks.decide_tool(|| payload::tool_call(&slot.call, &slot.arguments)).await {
-            ToolDecision::Pass => HookVerdict::None,
-            ToolDecision::Block(reason) => HookVerdict::Block(reason),
-            ToolDecision::Ask(reason) => HookVerdict::Ask(reason),
-            ToolDecision::Modify(changes) => {
-                let Value::Object(mut arguments) = slot.arguments.clone() else { return HookVerdict::None };
-                arguments.extend(changes);
-                if let Some(tool) = self.scope.context.tools.get(&slot.call.name) {
-                    slot.state = prepare_tool(self.scope, tool.as_ref(), &arguments).await;
-                }
-                slot.arguments = Value::Object(arguments);
-                HookVerdict::None
-            }
-        }
-    }
-
     fn must_wait(&self, slot: &Slot) -> bool {
         if self.running.is_empty() {
             return false;
         }
         let SlotState::Ready(prepared) = &slot.state else { return self.is_one_at_a_time };
         self.is_one_at_a_time || self.active.iter().any(|(_, access)| conflicts(access, &prepared.plan.access))
-    }
-
-    /// Asks while the other calls go on. Gives the reason when the call may not run.
-    async fn ask(&mut self, slot: &Slot, question: &Question) -> Result<Option<Refusal>, RecordError> {
-        let plan = slot.plan();
-        let ask = Ask {
-            tool_call_id: &slot.call.id,
-            tool: &slot.call.name,
-            plan: &plan,
-            arguments: &slot.arguments,
-            question,
-        };
-        let scope = self.scope;
-        let hooks = &scope.context.hooks;
-        hooks.observe(HookPoint::PreApprovalRequest, || payload::approval(&slot.call, question, None)).await;
-        let answer = self.drive(scope.io.ask(ask)).await?;
-        hooks.observe(HookPoint::PostApprovalResponse, || payload::approval(&slot.call, question, Some(answer))).await;
-        let remembered = self.remember(answer, question);
-        let record = Record::Approval { tool_call_id: slot.call.id.clone(), answer, remembered };
-        scope.io.record(vec![record]).await?;
-        if answer == Answer::Cancelled {
-            self.is_cancelled = true;
-            self.cancel.cancel();
-        }
-        Ok(Refusal::of(answer))
-    }
-
-    fn remember(&self, answer: Answer, question: &Question) -> Option<String> {
-        let offer = question.remember.as_ref()?;
-        let gate = &self.scope.context.gate;
-        let result = match answer {
-            Answer::AllowSession => gate.grant(offer, GrantScope::Session),
-            Answer::AllowAlways => gate.grant(offer, GrantScope::Always),
-            Answer::RejectAlways => gate.refuse(offer),
-            _ => return None,
-        };
-        match result {
-            Ok(()) => Some(offer.covers().to_owned()),
-            Err(error) => {
-                tracing::warn!(%error, "an approval could not be remembered");
-                None
-            }
-        }
     }
 
     fn launch(&mut self, index: usize, slot: Slot) {
@@ -363,7 +275,7 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
     }
 
     /// Waits for something else while the running calls go on.
-    async fn drive<T>(&mut self, other: impl Future<Output = T>) -> Result<T, RecordError> {
+    pub(super) async fn drive<T>(&mut self, other: impl Future<Output = T>) -> Result<T, RecordError> {
         let mut other = std::pin::pin!(other);
         loop {
             let done = tokio::select! {
@@ -409,130 +321,6 @@ async fn run_prepared<Io: TurnIo>(
             }
         }
     }
-}
-
-/// A call that ended: its result, and the files it was to change.
-#[derive(Debug)]
-struct Closed {
-    result: ToolResult,
-    edits: Vec<Edit>,
-}
-
-/// A file that a call changed, or was to change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Edit {
-    pub(super) path: PathBuf,
-    pub(super) is_failed: bool,
-}
-
-/// Why a call does not run.
-#[derive(Debug)]
-struct Refusal {
-    /// For the model.
-    text: String,
-    status: CallStatus,
-}
-
-impl Refusal {
-    fn cancelled() -> Self {
-        Self { text: NOT_RUN_CANCELLED.into(), status: CallStatus::Cancelled }
-    }
-
-    fn blocked(reason: &str) -> Self {
-        Self { text: format!("Blocked: {reason}"), status: CallStatus::Blocked }
-    }
-
-    fn of(answer: Answer) -> Option<Self> {
-        let text = match answer {
-            Answer::AllowOnce | Answer::AllowSession | Answer::AllowAlways => return None,
-            Answer::Cancelled => return Some(Self::cancelled()),
-            Answer::TimedOut => "Not approved (timed_out): nobody answered in time, so the call was not run.",
-            Answer::RejectOnce | Answer::RejectAlways => {
-                "Not approved (denied): the user refused this call. Do not retry it or work around it."
-            }
-        };
-        Some(Self { text: text.into(), status: CallStatus::Refused })
-    }
-}
-
-/// Stores a call's result, then tells the client and the hooks.
-async fn close<Io: TurnIo>(
-    scope: &Scope<'_, Io>,
-    call: &ToolCall,
-    mut record: ToolCallRecord,
-    output: ToolOutput,
-    status: CallStatus,
-) -> Result<Closed, RecordError> {
-    let content = if output.content.is_empty() { vec![Part::text("(no output)")] } else { output.content };
-    let mut result = ToolResult {
-        tool_call_id: call.id.clone(),
-        name: call.name.clone(),
-        content,
-        is_error: output.is_error,
-        effect: status.effect(),
-    };
-    let hooks = &scope.context.hooks;
-    let text = crate::message::plain_text(&result.content);
-    hooks.observe(HookPoint::PostToolCall, || payload::ended_call(call, &text, status)).await;
-    if let Some(text) =
-        hooks.transform(HookPoint::TransformToolResult, || payload::ended_call(call, &text, status)).await
-    {
-        result.content = vec![Part::text(text)];
-    }
-    steer::neutralise_result(&mut result);
-    record.display = if output.display.is_empty() {
-        result.content.iter().filter_map(Part::as_text).map(|text| Display::Text(text.into_owned())).collect()
-    } else {
-        output.display
-    };
-    if matches!(status, CallStatus::Done | CallStatus::Failed) {
-        note_circle(scope, call, &record.plan, &output.raw, &mut result);
-    }
-    let edits = edits(&record.plan, output.is_error);
-    record.state = if output.is_error { CallState::Failed } else { CallState::Completed };
-    record.raw = output.raw;
-    let event = TurnEvent::ToolCallEnded {
-        id: record.id.clone(),
-        is_failed: output.is_error,
-        display: record.display.clone(),
-        raw: record.raw.clone(),
-    };
-    scope.io.record(vec![Record::Message(Message::Tool(result.clone())), Record::ToolCall(record)]).await?;
-    scope.io.emit(event).await;
-    if let Some(plan) = output.plan {
-        scope.io.emit(TurnEvent::Plan(plan)).await;
-    }
-    Ok(Closed { result, edits })
-}
-
-/// Puts the guardrail's warning, if there is one, behind the result.
-fn note_circle<Io>(
-    scope: &Scope<'_, Io>,
-    call: &ToolCall,
-    plan: &CallPlan,
-    raw: &Option<Value>,
-    result: &mut ToolResult,
-) {
-    let exit_code = raw.as_ref().and_then(|raw| raw.get("exitCode")).and_then(Value::as_i64);
-    let ended = Ended {
-        tool: &call.name,
-        arguments: &call.arguments,
-        is_failed: result.is_error || exit_code.is_some_and(|code| code != 0),
-        is_read_only: !plan.access.is_empty() && plan.access.iter().all(|access| matches!(access, Access::Read(_))),
-        result: &crate::message::plain_text(&result.content),
-    };
-    let warning = scope.guardrails().note(ended);
-    if let Some(warning) = warning {
-        result.content.push(Part::text(steer::notice_text(&warning).trim_start()));
-    }
-}
-
-fn edits(plan: &CallPlan, is_failed: bool) -> Vec<Edit> {
-    let written = plan.access.iter().filter_map(|access| match access {
-        Access::Write(path) => Some(Edit { path: path.clone(), is_failed }),
-        _ => None,
-    });
-    written.collect()
 }
 
 /// True when one of the two writes what the other touches. What a command touches is unknown, so it

@@ -3,10 +3,12 @@
 //! [`run_turn`] is a function over ports. It knows no JSON-RPC, no HTTP and no SQL: what it tells the
 //! outside goes through [`TurnIo`], and the history is lent to it for the length of the turn.
 
+mod admit;
 mod answer;
 mod batch;
 mod budget;
 mod calls;
+mod close;
 mod context;
 pub mod event;
 pub mod exit;

@@ -11,8 +11,9 @@ use crate::message::{AssistantMessage, FinishReason, Message, ToolResult, Usage}
 use crate::provider::{ModelReply, ProviderError};
 
 use super::answer::{AnswerPolicy, NextMove, Retake};
-use super::batch::{Batch, Edit};
+use super::batch::Batch;
 use super::budget::{IterationBudget, RunBudget, Taken};
+use super::close::Edit;
 use super::context::{Scope, TurnContext};
 use super::event::{StepTool, TurnEvent};
 use super::exit::{ExitReason, TurnReport};

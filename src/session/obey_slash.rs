@@ -1,0 +1,94 @@
+//! What slash commands do, at once, whether a turn runs or not.
+
+use crate::config::Mode;
+use crate::message::{Part, Usage};
+
+use super::command::{Prompt, PromptOutcome};
+use super::port::SessionEvent;
+use super::slash::{self, Slash};
+use super::task::{Phase, Task, answer};
+
+impl Task {
+    pub(super) async fn obey_slash(&mut self, command: Slash, prompt: Prompt) {
+        let remark = match command {
+            Slash::Queue(text) if text.is_empty() => Some("Nothing to queue: write the prompt after `/queue`.".into()),
+            Slash::Queue(text) => {
+                self.enqueue(Prompt { parts: vec![Part::text(text)], ..prompt });
+                return;
+            }
+            Slash::Help => Some(slash::help()),
+            Slash::Steer(text) => Some(self.steer_remark(&text)),
+            Slash::Redirect(text) => Some(self.redirect_remark(&text)),
+            Slash::Stop => {
+                self.mailbox.handle.cancel();
+                None
+            }
+            Slash::Mode(mode) => Some(self.mode_remark(mode).await),
+            Slash::Model(model) => Some(self.model_remark(model).await),
+            Slash::Tools => Some(self.tools_remark()),
+            Slash::Context => Some(self.context_remark()),
+            Slash::Usage => Some(self.usage_remark()),
+        };
+        if let Some(text) = remark {
+            self.remarks += 1;
+            let message_id = format!("remark-{}", self.remarks).into();
+            self.session.client.tell(SessionEvent::Remark { message_id, text }).await;
+        }
+        answer(prompt.reply, PromptOutcome::Obeyed);
+    }
+
+    fn steer_remark(&self, text: &str) -> String {
+        match &self.phase {
+            Phase::Running(running) if running.desk.steer(text) => {
+                "Noted; the agent will read it with its next step.".into()
+            }
+            Phase::Running(_) => "Nothing to tell: write it after `/steer`.".into(),
+            Phase::Idle(_) => "No turn is running: send it as a prompt.".into(),
+        }
+    }
+
+    fn redirect_remark(&self, text: &str) -> String {
+        match &self.phase {
+            Phase::Running(running) if running.desk.redirect(text) => "The request is corrected.".into(),
+            Phase::Running(_) => "Nothing to correct: write it after `/redirect`.".into(),
+            Phase::Idle(_) => "No turn is running: send it as a prompt.".into(),
+        }
+    }
+
+    async fn mode_remark(&mut self, mode: Option<String>) -> String {
+        match mode {
+            None => format!("The mode is `{}`.", self.session.gate.mode().as_str()),
+            Some(id) => match Mode::from_id(&id) {
+                Some(mode) => {
+                    self.set_mode(mode).await;
+                    format!("The mode is `{}` now.", mode.as_str())
+                }
+                None => format!("There is no mode `{id}`: ask, accept_edits, plan, auto, full_access."),
+            },
+        }
+    }
+
+    async fn model_remark(&mut self, model: Option<String>) -> String {
+        match model {
+            None => format!("The model is `{}`.", self.session.row.model),
+            Some(model) => match self.set_model(model).await {
+                Ok(options) => format!("The model is `{}` now.", options.model),
+                Err(error) => format!("The model was not changed: {error}."),
+            },
+        }
+    }
+
+    fn tools_remark(&self) -> String {
+        self.session.tools.catalogue()
+    }
+
+    fn context_remark(&self) -> String {
+        let window = self.session.chain.current().window();
+        format!("About {} of {window} tokens are in use.", self.context_tokens)
+    }
+
+    fn usage_remark(&self) -> String {
+        let Usage { input_tokens, output_tokens, cached_tokens, .. } = self.usage;
+        format!("Since the session was opened: {input_tokens} tokens in ({cached_tokens} cached), {output_tokens} out.")
+    }
+}

@@ -1,0 +1,142 @@
+//! One turn as its session's task sees it: what it is built from, and a future that survives a panic.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::future::FutureExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::message::{Message, Part, Usage, UserMessage};
+use crate::prompt::{self, PromptSources};
+use crate::store::{TurnRow, Write};
+use crate::turn::{Strictness, TurnContext, TurnEnd, TurnLimits, TurnReport, run_turn};
+
+use super::command::SessionError;
+use super::io::SessionIo;
+use super::open::Session;
+use super::port::SessionEvent;
+use super::replay;
+
+/// What a turn's future gives: the history back, unless it panicked, and how it went.
+pub(super) struct TurnDone {
+    pub(super) history: Option<Vec<Message>>,
+    pub(super) result: Result<TurnReport, SessionError>,
+    pub(super) system_prompt: Option<String>,
+}
+
+/// What one turn is built from, taken from the session when it starts.
+pub(super) struct TurnPlan {
+    context: TurnContext,
+    title: Option<String>,
+    is_prompt_new: bool,
+}
+
+impl TurnPlan {
+    pub(super) fn new(session: &mut Session, turn_id: &Arc<str>, parts: &[Part]) -> Self {
+        session.chain.begin_turn();
+        let endpoint = session.chain.current();
+        let config = &session.host.config;
+        let stored = session.row.system_prompt.as_deref();
+        let system_prompt = prompt::restore_or_build(
+            stored,
+            &PromptSources {
+                home: &config.home,
+                soul: &config.soul,
+                cwd: &session.tool_context.cwd,
+                additional_roots: &session.tool_context.additional_roots,
+                provider: &endpoint.provider,
+                model: &endpoint.model,
+                tools: session.tools.specs().iter().map(|spec| spec.name.as_str()).collect(),
+                date: clock::date(clock::now_ms()),
+            },
+        );
+        let is_prompt_new = stored != Some(system_prompt.as_str());
+        let title = if session.row.title.is_none() { replay::title_of(parts) } else { None };
+        if title.is_some() {
+            session.row.title.clone_from(&title);
+        }
+        let context = TurnContext {
+            session_id: Arc::clone(&session.id),
+            turn_id: Arc::clone(turn_id),
+            system_prompt: system_prompt.into(),
+            tools: Arc::clone(&session.tools),
+            tool_context: session.tool_context.clone(),
+            gate: Arc::clone(&session.gate),
+            chain: Arc::clone(&session.chain),
+            http: session.host.http.clone(),
+            hooks: session.hooks(turn_id),
+            is_first_turn: stored.is_none(),
+            strictness: if config.tools.guardrail_hard_stop { Strictness::HardStop } else { Strictness::Warn },
+            limits: TurnLimits {
+                max_iterations: config.max_iterations,
+                run_budget_seconds: config.run_budget_seconds,
+                input_tokens: None,
+            },
+        };
+        Self { context, title, is_prompt_new }
+    }
+
+    /// What is stored before the first model call: the user's words, the turn, and what changed of the
+    /// session.
+    fn first_writes(&self, io: &SessionIo, message: &Message) -> Vec<Write> {
+        let session_id = io.session_id.to_string();
+        let turn = TurnRow {
+            id: io.turn_id.to_string(),
+            session_id: session_id.clone(),
+            status: "running".into(),
+            exit_reason: None,
+            steps: 0,
+            api_calls: 0,
+            usage: Usage::default(),
+            started_at_ms: io.started_at_ms,
+            ended_at_ms: None,
+        };
+        let update = Write::UpdateSession {
+            id: session_id.clone(),
+            title: self.title.clone(),
+            mode: None,
+            model: None,
+            system_prompt: self.is_prompt_new.then(|| self.context.system_prompt.to_string()),
+            updated_at_ms: io.started_at_ms,
+        };
+        let turn_id = Some(io.turn_id.to_string());
+        vec![update, Write::StartTurn(turn), Write::AppendMessage { session_id, turn_id, message: message.clone() }]
+    }
+}
+
+/// Stores the user's words, runs the turn, and survives a panic in it.
+pub(super) async fn run_guarded(
+    plan: TurnPlan,
+    mut history: Vec<Message>,
+    parts: Vec<Part>,
+    io: SessionIo,
+    cancel: CancellationToken,
+) -> TurnDone {
+    let message = Message::User(UserMessage { content: parts });
+    if let Err(error) = io.store.write(plan.first_writes(&io, &message)).await {
+        let result = Err(SessionError::Store(error.to_string()));
+        return TurnDone { history: Some(history), result, system_prompt: None };
+    }
+    history.push(message);
+    let system_prompt = plan.is_prompt_new.then(|| plan.context.system_prompt.to_string());
+    io.client.tell(SessionEvent::TurnStarted { turn_id: Arc::clone(&io.turn_id) }).await;
+    if let Some(title) = &plan.title {
+        io.client.tell(SessionEvent::Title(title.clone())).await;
+    }
+    let turn = run_turn(&plan.context, history, &io, &cancel);
+    match AssertUnwindSafe(turn).catch_unwind().await {
+        Ok(TurnEnd { history, report }) => TurnDone { history: Some(history), result: Ok(report), system_prompt },
+        Err(panic) => {
+            tracing::error!(session = %io.session_id, panic = panic_text(&*panic), "a turn panicked");
+            let result = Err(SessionError::Internal("the turn failed inside turnd; see the log".into()));
+            TurnDone { history: None, result, system_prompt }
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
+}

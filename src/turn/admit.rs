@@ -1,0 +1,132 @@
+//! Whether a prepared call may run.
+
+use serde_json::Value;
+
+use crate::approval::{HookVerdict, Question, Scope as GrantScope, Verdict};
+use crate::hook::{HookPoint, ToolDecision};
+
+use super::batch::{BatchRun, NOT_RUN_CANCELLED, Slot, SlotState, prepare_tool};
+use super::payload::{self, CallStatus};
+use super::port::{Answer, Ask, Record, RecordError, TurnIo};
+
+/// Why a call does not run.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    /// For the model.
+    pub(super) text: String,
+    pub(super) status: CallStatus,
+}
+
+impl Refusal {
+    fn cancelled() -> Self {
+        Self { text: NOT_RUN_CANCELLED.into(), status: CallStatus::Cancelled }
+    }
+
+    fn blocked(reason: &str) -> Self {
+        Self { text: format!("Blocked: {reason}"), status: CallStatus::Blocked }
+    }
+
+    fn of(answer: Answer) -> Option<Self> {
+        let text = match answer {
+            Answer::AllowOnce | Answer::AllowSession | Answer::AllowAlways => return None,
+            Answer::Cancelled => return Some(Self::cancelled()),
+            Answer::TimedOut => "Not approved (timed_out): nobody answered in time, so the call was not run.",
+            Answer::RejectOnce | Answer::RejectAlways => {
+                "Not approved (denied): the user refused this call. Do not retry it or work around it."
+            }
+        };
+        Some(Self { text: text.into(), status: CallStatus::Refused })
+    }
+}
+
+impl<Io: TurnIo> BatchRun<'_, Io> {
+    /// Whether a call may run: guardrail, hooks, gate and user in this order. Gives the reason if not.
+    pub(super) async fn admit(&mut self, slot: &mut Slot) -> Result<Option<Refusal>, RecordError> {
+        if self.cancel.is_cancelled() {
+            return Ok(Some(Refusal::cancelled()));
+        }
+        if let SlotState::Unusable(text) = &slot.state {
+            return Ok(Some(Refusal { text: text.clone(), status: CallStatus::Failed }));
+        }
+        let circle = self.scope.guardrails().block(&slot.call.name, &slot.call.arguments);
+        if let Some(reason) = circle {
+            return Ok(Some(Refusal::blocked(&reason)));
+        }
+        let hook_verdict = self.ask_hooks(slot).await;
+        let prepared = match &slot.state {
+            SlotState::Unusable(text) => return Ok(Some(Refusal { text: text.clone(), status: CallStatus::Failed })),
+            SlotState::Ready(prepared) => prepared,
+        };
+        let gate = &self.scope.context.gate;
+        match gate.judge(&slot.call.name, &slot.arguments, &prepared.plan, &hook_verdict).verdict {
+            Verdict::Allow { .. } => Ok(None),
+            Verdict::Block { reason } => Ok(Some(Refusal::blocked(&reason))),
+            Verdict::Ask(question) => self.ask(slot, &question).await,
+        }
+    }
+
+    /// Lets the hooks decide. Arguments that they change are prepared anew, and judged like any others.
+    async fn ask_hooks(&mut self, slot: &mut Slot) -> HookVerdict {
+        let hooks = &self.scope.context.hooks;
+        if !hooks.has(HookPoint::PreToolCall) {
+            return HookVerdict::None;
+        }
+        match hooks.decide_tool(|| payload::tool_call(&slot.call, &slot.arguments)).await {
+            ToolDecision::Pass => HookVerdict::None,
+            ToolDecision::Block(reason) => HookVerdict::Block(reason),
+            ToolDecision::Ask(reason) => HookVerdict::Ask(reason),
+            ToolDecision::Modify(changes) => {
+                let Value::Object(mut arguments) = slot.arguments.clone() else { return HookVerdict::None };
+                arguments.extend(changes);
+                if let Some(tool) = self.scope.context.tools.get(&slot.call.name) {
+                    slot.state = prepare_tool(self.scope, tool.as_ref(), &arguments).await;
+                }
+                slot.arguments = Value::Object(arguments);
+                HookVerdict::None
+            }
+        }
+    }
+
+    /// Asks while the other calls go on. Gives the reason when the call may not run.
+    async fn ask(&mut self, slot: &Slot, question: &Question) -> Result<Option<Refusal>, RecordError> {
+        let plan = slot.plan();
+        let ask = Ask {
+            tool_call_id: &slot.call.id,
+            tool: &slot.call.name,
+            plan: &plan,
+            arguments: &slot.arguments,
+            question,
+        };
+        let scope = self.scope;
+        let hooks = &scope.context.hooks;
+        hooks.observe(HookPoint::PreApprovalRequest, || payload::approval(&slot.call, question, None)).await;
+        let answer = self.drive(scope.io.ask(ask)).await?;
+        hooks.observe(HookPoint::PostApprovalResponse, || payload::approval(&slot.call, question, Some(answer))).await;
+        let remembered = self.remember(answer, question);
+        let record = Record::Approval { tool_call_id: slot.call.id.clone(), answer, remembered };
+        scope.io.record(vec![record]).await?;
+        if answer == Answer::Cancelled {
+            self.is_cancelled = true;
+            self.cancel.cancel();
+        }
+        Ok(Refusal::of(answer))
+    }
+
+    fn remember(&self, answer: Answer, question: &Question) -> Option<String> {
+        let offer = question.remember.as_ref()?;
+        let gate = &self.scope.context.gate;
+        let result = match answer {
+            Answer::AllowSession => gate.grant(offer, GrantScope::Session),
+            Answer::AllowAlways => gate.grant(offer, GrantScope::Always),
+            Answer::RejectAlways => gate.refuse(offer),
+            _ => return None,
+        };
+        match result {
+            Ok(()) => Some(offer.covers().to_owned()),
+            Err(error) => {
+                tracing::warn!(%error, "an approval could not be remembered");
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The end of a tool call: hooks, guardrail, store and client, in this order.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::hook::HookPoint;
+use crate::message::{Message, Part, ToolCall, ToolResult};
+use crate::tool::{Access, CallPlan, Display, ToolOutput};
+
+use super::context::Scope;
+use super::event::TurnEvent;
+use super::guardrail::Ended;
+use super::payload::{self, CallStatus};
+use super::port::{CallState, Record, RecordError, ToolCallRecord, TurnIo};
+use super::steer;
+
+/// A call that ended: its result, and the files it was to change.
+#[derive(Debug)]
+pub(super) struct Closed {
+    pub(super) result: ToolResult,
+    pub(super) edits: Vec<Edit>,
+}
+
+/// A file that a call changed, or was to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Edit {
+    pub(super) path: PathBuf,
+    pub(super) is_failed: bool,
+}
+
+/// Stores a call's result, then tells the client and the hooks.
+pub(super) async fn close<Io: TurnIo>(
+    scope: &Scope<'_, Io>,
+    call: &ToolCall,
+    mut record: ToolCallRecord,
+    output: ToolOutput,
+    status: CallStatus,
+) -> Result<Closed, RecordError> {
+    let content = if output.content.is_empty() { vec![Part::text("(no output)")] } else { output.content };
+    let mut result = ToolResult {
+        tool_call_id: call.id.clone(),
+        name: call.name.clone(),
+        content,
+        is_error: output.is_error,
+        effect: status.effect(),
+    };
+    let hooks = &scope.context.hooks;
+    let text = crate::message::plain_text(&result.content);
+    hooks.observe(HookPoint::PostToolCall, || payload::ended_call(call, &text, status)).await;
+    if let Some(text) =
+        hooks.transform(HookPoint::TransformToolResult, || payload::ended_call(call, &text, status)).await
+    {
+        result.content = vec![Part::text(text)];
+    }
+    steer::neutralise_result(&mut result);
+    record.display = if output.display.is_empty() {
+        result.content.iter().filter_map(Part::as_text).map(|text| Display::Text(text.into_owned())).collect()
+    } else {
+        output.display
+    };
+    if matches!(status, CallStatus::Done | CallStatus::Failed) {
+        note_circle(scope, call, &record.plan, &output.raw, &mut result);
+    }
+    let edits = edits(&record.plan, output.is_error);
+    record.state = if output.is_error { CallState::Failed } else { CallState::Completed };
+    record.raw = output.raw;
+    let event = TurnEvent::ToolCallEnded {
+        id: record.id.clone(),
+        is_failed: output.is_error,
+        display: record.display.clone(),
+        raw: record.raw.clone(),
+    };
+    scope.io.record(vec![Record::Message(Message::Tool(result.clone())), Record::ToolCall(record)]).await?;
+    scope.io.emit(event).await;
+    if let Some(plan) = output.plan {
+        scope.io.emit(TurnEvent::Plan(plan)).await;
+    }
+    Ok(Closed { result, edits })
+}
+
+/// Puts the guardrail's warning, if there is one, behind the result.
+fn note_circle<Io>(
+    scope: &Scope<'_, Io>,
+    call: &ToolCall,
+    plan: &CallPlan,
+    raw: &Option<Value>,
+    result: &mut ToolResult,
+) {
+    let exit_code = raw.as_ref().and_then(|raw| raw.get("exitCode")).and_then(Value::as_i64);
+    let ended = Ended {
+        tool: &call.name,
+        arguments: &call.arguments,
+        is_failed: result.is_error || exit_code.is_some_and(|code| code != 0),
+        is_read_only: !plan.access.is_empty() && plan.access.iter().all(|access| matches!(access, Access::Read(_))),
+        result: &crate::message::plain_text(&result.content),
+    };
+    let warning = scope.guardrails().note(ended);
+    if let Some(warning) = warning {
+        result.content.push(Part::text(steer::notice_text(&warning).trim_start()));
+    }
+}
+
+fn edits(plan: &CallPlan, is_failed: bool) -> Vec<Edit> {
+    let written = plan.access.iter().filter_map(|access| match access {
+        Access::Write(path) => Some(Edit { path: path.clone(), is_failed }),
+        _ => None,
+    });
+    written.collect()
+}
