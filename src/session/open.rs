@@ -20,6 +20,7 @@ use crate::provider::recovery::FallbackChain;
 use crate::store::{LoadedSession, SessionRow, Store, StoreError, Write};
 use crate::tool::process::Processes;
 use crate::tool::registry::{self, ToolRegistry};
+use crate::tool::state::HiddenFiles;
 use crate::tool::todo::TodoList;
 use crate::tool::{SessionState, ToolContext, ToolLimits};
 
@@ -142,12 +143,16 @@ impl Session {
             secret_env: catalog::secret_env_names(config).into(),
             state: Arc::new(SessionState::default()),
         };
+        let gate = Arc::new(gate);
+        let hiding = Arc::clone(&gate);
+        let hidden = HiddenFiles::new(move |path| hiding.places().hides_from_search(path));
+        tool_context.state.hide_from_search(hidden);
         Self {
             id: request.id,
             client: request.client,
             notices: request.notices,
             row,
-            gate: Arc::new(gate),
+            gate,
             chain: Arc::new(chain),
             tools: Arc::new(ToolRegistry::new(registry::built_in(&host.processes), &config.tools)),
             hooks: command_hooks(config, &tool_context),

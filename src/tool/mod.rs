@@ -49,6 +49,8 @@ pub mod todo;
 
 mod edit;
 #[cfg(test)]
+mod property_tests;
+#[cfg(test)]
 mod testing;
 
 pub use registry::ToolRegistry;
