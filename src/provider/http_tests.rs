@@ -216,7 +216,9 @@ async fn a_broken_stream_is_truncated_unless_it_had_its_end() {
     broken.push(Close);
     let (events, reply) = call(&Server::start(vec![broken]).endpoint(), &Http::default()).await;
     assert_eq!(events, [ModelEvent::Text("hi".into())]);
-    assert_eq!(reply.unwrap_err().kind, ErrorKind::TruncatedStream);
+    let error = reply.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TruncatedStream);
+    assert!(error.message.starts_with("the answer broke off: "), "{error}");
 
     let clean_end = chunks(&[TEXT, ""]);
     assert_eq!(error_of(&Server::start(vec![clean_end])).await.kind, ErrorKind::TruncatedStream);

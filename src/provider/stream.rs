@@ -106,20 +106,34 @@ impl HttpStream {
     }
 
     async fn next(&mut self, out: &mut Vec<ModelEvent>) -> Result<Option<ModelReply>, ProviderError> {
+        let now = Instant::now();
+        if self.deadline <= now {
+            // The time was used up by a slow client, not by the server.
+            self.deadline = now + self.context.endpoint.timeouts.idle;
+        }
         loop {
-            let Ok(read) = tokio::time::timeout_at(self.deadline, self.response.chunk()).await else {
+            let Ok(mut read) = tokio::time::timeout_at(self.deadline, self.response.chunk()).await else {
                 return self.fell_silent(out);
             };
-            match read {
-                Err(error) => return self.broke(&chain(&error), out),
-                Ok(None) => return self.finish(out).map(Some),
-                Ok(Some(chunk)) => self.take(&chunk, out)?,
-            }
-            let mut ahead = 0;
-            while ahead < MAX_READ_AHEAD && !self.is_done() {
-                let Some(Ok(Some(chunk))) = self.response.chunk().now_or_never() else { break };
-                ahead += chunk.len();
-                self.take(&chunk, out)?;
+            let mut taken = 0;
+            // What is ready at once is told at once.
+            loop {
+                match read {
+                    Err(error) => return self.broke(&chain(&error), out),
+                    Ok(None) => {
+                        self.context.http.note_answer(&self.context.endpoint.base_url);
+                        return self.finish(out).map(Some);
+                    }
+                    Ok(Some(chunk)) => {
+                        taken += chunk.len();
+                        self.take(&chunk, out)?;
+                    }
+                }
+                if taken >= MAX_READ_AHEAD || self.is_done() {
+                    break;
+                }
+                let Some(next) = self.response.chunk().now_or_never() else { break };
+                read = next;
             }
             if self.is_done() {
                 self.drain().await;

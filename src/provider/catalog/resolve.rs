@@ -204,7 +204,7 @@ impl<'a> Source<'a> {
         let configured: Vec<_> =
             settings.api_key.iter().chain(&settings.api_keys).filter(|key| !key.is_empty()).collect();
         if !configured.is_empty() {
-            return Ok(configured.into_iter().map(|key| SecretString::from(key.as_str())).collect());
+            return Ok(configured.into_iter().map(|key| SecretString::from(key.trim())).collect());
         }
         if let Some(name) = &settings.api_key_env {
             return Ok(first_set(self.env, &[name.as_str()]).map(SecretString::from).into_iter().collect());
@@ -326,7 +326,7 @@ fn duration(seconds: f64, otherwise: Duration) -> Duration {
 }
 
 fn first_set(env: Env<'_>, names: &[&str]) -> Option<String> {
-    names.iter().filter_map(|name| env(name)).find(|value| !value.trim().is_empty())
+    names.iter().filter_map(|name| env(name)).map(|value| value.trim().to_owned()).find(|value| !value.is_empty())
 }
 
 #[cfg(test)]
@@ -354,6 +354,13 @@ mod tests {
         );
         assert_eq!((endpoint.context_window, endpoint.max_output_tokens), (200_000, Some(64_000)));
         assert!(endpoint.keys.lease(0).await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn blanks_around_a_key_are_dropped() {
+        let endpoint = resolved("", &[("OPENAI_API_KEY", " test-key-o\n")], "openai/gpt-5").unwrap();
+        let lease = endpoint.keys.lease(0).await.unwrap().unwrap();
+        assert_eq!(secrecy::ExposeSecret::expose_secret(&lease.secret), "test-key-o");
     }
 
     #[test]
