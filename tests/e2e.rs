@@ -130,6 +130,8 @@ fn plays_its_examples(client: impl Fn() -> Command) {
     assert!(said.contains("Hello, this is a scripted answer.\n(end_turn)"), "{said}");
     let said = example(client(), folder.path(), &["approve", "write greeting"], "1\n");
     assert!(said.contains("[completed]") && folder.path().join("greeting.txt").exists(), "{said}");
+    let said = example(client(), folder.path(), &["approve", "perm"], "no such option\n");
+    assert!(said.contains("(cancelled)") && !folder.path().join("stamp.txt").exists(), "{said}");
     let said = example(client(), folder.path(), &["cancel", "slow"], "");
     assert!(said.contains("tick 000") && said.contains("(cancelled)"), "{said}");
 }

@@ -67,15 +67,16 @@ function show(update) {
   if (["completed", "failed"].includes(update.status)) console.log(`[${update.status}]`);
 }
 
-/** Asks on the terminal which of the offered options to take. */
+/** Asks on the terminal which of the offered options to take; none of them cancels the turn. */
 function ask({ toolCall, options }) {
   console.log(`\n${toolCall.title}`);
   options.forEach((option, index) => console.log(`  ${index + 1}. ${option.name}`));
   const terminal = readline.createInterface({ input: process.stdin, output: process.stdout });
   return new Promise((resolve) => {
+    terminal.on("close", () => resolve(undefined));
     terminal.question("> ", (chosen) => {
-      terminal.close();
       resolve(options[Number(chosen) - 1]?.optionId);
+      terminal.close();
     });
   });
 }

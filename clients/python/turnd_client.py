@@ -93,12 +93,14 @@ def show(update):
 
 
 def ask(question):
-    """Asks on the terminal which of the offered options to take."""
+    """Asks on the terminal which of the offered options to take; none of them cancels the turn."""
     print(f"\n{question['toolCall'].get('title')}")
     for number, option in enumerate(question["options"], 1):
         print(f"  {number}. {option['name']}")
-    chosen = input("> ").strip()
-    return question["options"][int(chosen) - 1]["optionId"] if chosen.isdigit() else None
+    print("> ", end="", flush=True)
+    chosen = sys.stdin.readline().strip()
+    numbered = {str(number): option["optionId"] for number, option in enumerate(question["options"], 1)}
+    return numbered.get(chosen)
 
 
 def reject(question):
