@@ -123,8 +123,9 @@ impl SessionClient {
                 self.tool_call_update(to_client::tool_call_end(&id, state, &display, raw)).await;
             }
             TurnEvent::Plan(entries) => self.update(acp::SessionUpdate::Plan(to_client::plan(&entries))).await,
-            TurnEvent::Usage { context_tokens, context_window, .. } => {
-                let usage = acp::UsageUpdate::new(context_tokens, context_window);
+            TurnEvent::Usage { context_tokens, context_window, cost_usd, .. } => {
+                let cost = cost_usd.filter(|cost| *cost > 0.0).map(|cost| acp::Cost::new(cost, "USD"));
+                let usage = acp::UsageUpdate::new(context_tokens, context_window).cost(cost);
                 self.update(acp::SessionUpdate::UsageUpdate(usage)).await;
             }
             TurnEvent::Notice { severity, text } => self.notice(turn_id, severity, text).await,

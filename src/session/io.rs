@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
+use crate::provider::pricing;
 use crate::store::{ApprovalRow, Store, ToolCallRow, TurnRow, Write};
 use crate::turn::event::TurnEvent;
 use crate::turn::port::{Answer, Ask, Record, RecordError, ToolCallRecord};
@@ -91,12 +92,15 @@ pub(super) struct SessionIo {
     pub(super) cancel: CancellationToken,
     /// How long a question stays open; `None`: for ever.
     pub(super) approval_timeout: Option<Duration>,
+    /// US dollars that the session cost before this turn, where prices are known.
+    pub(super) spent_usd: Option<f64>,
 }
 
 impl TurnIo for SessionIo {
-    async fn emit(&self, event: TurnEvent) {
-        if let TurnEvent::Usage { context_tokens, .. } = &event {
+    async fn emit(&self, mut event: TurnEvent) {
+        if let TurnEvent::Usage { context_tokens, cost_usd, .. } = &mut event {
             self.desk.lock().context_tokens = Some(*context_tokens);
+            *cost_usd = self.spent_usd.zip(*cost_usd).map(|(before, turn)| before + turn);
         }
         let told = self.client.tell(SessionEvent::Turn { turn_id: Arc::clone(&self.turn_id), event });
         // A client that does not read must not keep a cancelled turn from ending.
@@ -182,7 +186,8 @@ impl SessionIo {
                 row: ApprovalRow { tool_call_id, turn_id, outcome: answer.as_str().into(), remembered },
             },
             Record::Usage { provider, model, usage } => {
-                Write::AddUsage { session_id, provider, model, usage, cost_micros: None }
+                let cost_micros = pricing::cost_usd(&provider, &model, &usage).map(micros);
+                Write::AddUsage { session_id, provider, model, usage, cost_micros }
             }
             Record::End(report) => Write::FinishTurn(self.finished_row(&report)),
         }
@@ -211,6 +216,12 @@ fn tool_call_row(turn_id: String, call: ToolCallRecord) -> ToolCallRow {
         status: call.state.as_str().into(),
         display: replay::stored_display(&call),
     }
+}
+
+/// US dollars as the store counts them.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cost is small and not negative")]
+fn micros(usd: f64) -> u64 {
+    (usd * 1e6).round() as u64
 }
 
 async fn expired(limit: Option<Duration>) {

@@ -88,6 +88,8 @@ pub(super) struct Session {
     hooks: Vec<Arc<dyn Hook>>,
     /// What is told once the session is announced.
     pub(super) notices: Vec<String>,
+    /// US dollars it has cost, as long as every price was known.
+    pub(super) spent_usd: Option<f64>,
 }
 
 impl Session {
@@ -111,7 +113,8 @@ impl Session {
         };
         row.cwd = request.cwd.to_string_lossy().into_owned();
         row.model = chain.current().id();
-        let session = Self::assemble(host, request, row, chain);
+        let mut session = Self::assemble(host, request, row, chain);
+        session.spent_usd = loaded.as_ref().map_or(Some(0.0), spent_usd);
         match &loaded {
             None => session.store(vec![Write::CreateSession(session.row.clone())]).await?,
             Some(loaded) => session.show_again(loaded).await,
@@ -151,6 +154,7 @@ impl Session {
             id: request.id,
             client: request.client,
             notices: request.notices,
+            spent_usd: Some(0.0),
             row,
             gate,
             chain: Arc::new(chain),
@@ -242,6 +246,12 @@ fn command_hooks(config: &Config, context: &ToolContext) -> Vec<Arc<dyn Hook>> {
         }
     });
     hooks.collect()
+}
+
+/// What a stored session has cost; unknown as soon as one model's price was.
+#[expect(clippy::cast_precision_loss, reason = "a cost is small")]
+fn spent_usd(loaded: &LoadedSession) -> Option<f64> {
+    loaded.usage.iter().map(|row| row.cost_micros.map(|micros| micros as f64 / 1e6)).sum()
 }
 
 fn new_row(config: &Config, request: &OpenRequest, chain: &FallbackChain) -> SessionRow {

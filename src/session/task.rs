@@ -267,6 +267,7 @@ impl Task {
             client: Arc::clone(&self.session.client),
             desk: Arc::clone(&desk),
             cancel: prompt.cancel.clone(),
+            spent_usd: self.session.spent_usd,
             approval_timeout: approval_timeout(self.session.host.config.approval_timeout_seconds),
         };
         let plan = TurnPlan::new(&mut self.session, &turn_id, &prompt.parts);
@@ -291,6 +292,7 @@ impl Task {
         self.phase = Phase::Idle(history);
         if let Ok(report) = &done.result {
             self.usage.add(&report.usage);
+            self.session.spent_usd = self.session.spent_usd.zip(report.cost_usd).map(|(before, turn)| before + turn);
             self.session.client.tell(SessionEvent::TurnEnded(Box::new(report.clone()))).await;
         }
         let Some(reply) = reply else { return };

@@ -68,6 +68,8 @@ pub enum TurnEvent {
         context_tokens: u64,
         /// Tokens the context can hold.
         context_window: u64,
+        /// US dollars of the turn so far; the session adds what it spent before. `None`: not known.
+        cost_usd: Option<f64>,
     },
     /// Something a person should know: a retry after visible text, a fallback, a wait.
     Notice {

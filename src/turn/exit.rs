@@ -181,6 +181,8 @@ pub struct TurnReport {
     pub api_calls: u32,
     /// Tokens of all calls.
     pub usage: Usage,
+    /// US dollars of all calls, where prices are known.
+    pub cost_usd: Option<f64>,
     /// How the last answer finished.
     pub finish: FinishReason,
     /// The answer, when there was one.

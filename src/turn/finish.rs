@@ -77,6 +77,7 @@ impl<Io: TurnIo> Turn<'_, Io> {
             steps: self.steps,
             api_calls: self.api_calls,
             usage: self.usage,
+            cost_usd: self.cost_usd,
             finish: answer.map_or(self.finish, |answer| answer.finish),
             answer: answer.map(|answer| answer.text.clone()),
             error: self.error.take(),

@@ -8,14 +8,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hook::{HookPoint, Verification};
 use crate::message::{AssistantMessage, FinishReason, Message, ToolResult, Usage};
-use crate::provider::{ModelReply, ProviderError};
+use crate::provider::{ModelReply, ProviderError, pricing};
 
 use super::answer::{AnswerPolicy, NextMove, Retake};
 use super::batch::Batch;
 use super::budget::{IterationBudget, RunBudget, Taken};
 use super::close::Edit;
 use super::context::{Scope, TurnContext};
-use super::event::{StepTool, TurnEvent};
+use super::event::{Severity, StepTool, TurnEvent};
 use super::exit::{ExitReason, TurnReport};
 use super::guardrail::Guardrails;
 use super::port::{Record, RecordError, TurnIo};
@@ -83,6 +83,9 @@ pub(super) struct Turn<'a, Io> {
     pub(super) stored_answers: u32,
     pub(super) usage: Usage,
     pub(super) unrecorded: Usage,
+    /// US dollars, as long as every call's price was known.
+    pub(super) cost_usd: Option<f64>,
+    has_left_refusal: bool,
     pub(super) finish: FinishReason,
     pub(super) answer: Option<AssistantMessage>,
     pub(super) error: Option<ProviderError>,
@@ -109,6 +112,8 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
             stored_answers: 0,
             usage: Usage::default(),
             unrecorded: Usage::default(),
+            cost_usd: Some(0.0),
+            has_left_refusal: false,
             finish: FinishReason::Stop,
             answer: None,
             error: None,
@@ -150,6 +155,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
                         return Ok(exit);
                     }
                 }
+                NextMove::Finish(_, ExitReason::Refused) if self.leave_refusal().await => self.budget.refund(),
                 NextMove::Finish(message, exit) => {
                     self.steps += 1;
                     match self.send_back(&message).await? {
@@ -235,9 +241,16 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         self.finish = reply.message.finish;
         self.usage.add(&reply.usage);
         self.unrecorded.add(&reply.usage);
-        let context_window = self.scope.context.chain.current().window();
-        let context_tokens = reply.usage.total();
-        self.scope.io.emit(TurnEvent::Usage { turn: self.usage, context_tokens, context_window }).await;
+        let endpoint = self.scope.context.chain.current();
+        let cost = pricing::cost_usd(&endpoint.provider, &endpoint.model, &reply.usage);
+        self.cost_usd = self.cost_usd.zip(cost).map(|(before, cost)| before + cost);
+        let event = TurnEvent::Usage {
+            turn: self.usage,
+            context_tokens: reply.usage.total(),
+            context_window: endpoint.window(),
+            cost_usd: self.cost_usd,
+        };
+        self.scope.io.emit(event).await;
     }
 
     async fn run_tools(&mut self, reply: ModelReply) -> Result<Option<ExitReason>, RecordError> {
@@ -272,6 +285,17 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
             result: crate::message::plain_text(&result.content),
         });
         self.scope.io.emit(TurnEvent::Step { step: self.steps, tools: tools.collect() }).await;
+    }
+
+    /// Lets one other model see a refused request. A refusal is never asked for twice.
+    async fn leave_refusal(&mut self) -> bool {
+        if std::mem::replace(&mut self.has_left_refusal, true) {
+            return false;
+        }
+        let Some(endpoint) = self.scope.context.chain.fall_back(None) else { return false };
+        let text = format!("The model refused; asking {} instead.", endpoint.id());
+        self.scope.io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
+        true
     }
 
     /// Lets `pre_verify` hooks look at a finished answer. Sent back, the answer stays in the history
