@@ -122,6 +122,7 @@ impl Batch {
             cancel: scope.cancel.child_token(),
             running: FuturesUnordered::new(),
             active: Vec::new(),
+            touched: Vec::new(),
             results: self.slots.iter().map(|_| None).collect(),
             is_one_at_a_time: is_interactive,
             is_cancelled: false,
@@ -202,6 +203,8 @@ pub(super) struct BatchRun<'a, Io> {
     running: FuturesUnordered<BoxFuture<'a, Result<(usize, Closed), RecordError>>>,
     /// What the running calls touch.
     active: Vec<(usize, Vec<Access>)>,
+    /// What all calls started so far touch or touched.
+    touched: Vec<Access>,
     results: Vec<Option<Closed>>,
     is_one_at_a_time: bool,
     pub(super) is_cancelled: bool,
@@ -209,14 +212,18 @@ pub(super) struct BatchRun<'a, Io> {
 
 impl<'a, Io: TurnIo> BatchRun<'a, Io> {
     async fn start(&mut self, index: usize, mut slot: Slot) -> Result<(), RecordError> {
-        let mut had_to_wait = false;
-        while self.must_wait(&slot) && !self.cancel.is_cancelled() {
-            had_to_wait = true;
-            self.wait_for_one().await?;
-        }
-        if had_to_wait && matches!(slot.state, SlotState::Ready(_)) {
-            // An earlier call may have changed what this one is about.
+        let mut is_fresh = false;
+        loop {
+            while self.must_wait(&slot) && !self.cancel.is_cancelled() {
+                self.wait_for_one().await?;
+                is_fresh = false;
+            }
+            if is_fresh || self.cancel.is_cancelled() || !self.may_be_outdated(&slot) {
+                break;
+            }
+            // What it touches may be known only now, and then it may have to wait for more.
             slot = prepare(self.scope, slot.call).await;
+            is_fresh = true;
         }
         match self.admit(&mut slot).await? {
             None => self.launch(index, slot),
@@ -229,12 +236,25 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
         if self.running.is_empty() {
             return false;
         }
-        let SlotState::Ready(prepared) = &slot.state else { return self.is_one_at_a_time };
-        self.is_one_at_a_time || self.active.iter().any(|(_, access)| conflicts(access, &prepared.plan.access))
+        let depends = |access: &[Access]| match &slot.state {
+            SlotState::Ready(prepared) => conflicts(access, &prepared.plan.access),
+            // It may be about a file that is just being written.
+            SlotState::Unusable(_) => access.iter().any(|access| matches!(access, Access::Write(_))),
+        };
+        self.is_one_at_a_time || self.active.iter().any(|(_, access)| depends(access))
+    }
+
+    /// Whether an earlier call of the batch may have changed what this one was prepared from.
+    fn may_be_outdated(&self, slot: &Slot) -> bool {
+        match &slot.state {
+            SlotState::Ready(prepared) => conflicts(&self.touched, &prepared.plan.access),
+            SlotState::Unusable(_) => self.touched.iter().any(|access| matches!(access, Access::Write(_))),
+        }
     }
 
     fn launch(&mut self, index: usize, slot: Slot) {
         let plan = slot.plan();
+        self.touched.extend(plan.access.iter().cloned());
         self.active.push((index, plan.access));
         let (scope, cancel) = (self.scope, self.cancel.clone());
         self.running.push(Box::pin(async move {
