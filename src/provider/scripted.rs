@@ -51,8 +51,9 @@ pub struct ScriptedReply {
     pub error: Option<String>,
     /// A whole response body, for the HTTP server only.
     pub body: Option<Value>,
-    /// The raw response stream, one piece per write, for the HTTP server only.
-    pub sse: Option<Vec<String>>,
+    /// The raw response stream, for the HTTP server only: a text is written as it stands, anything else
+    /// as one event with this data.
+    pub sse: Option<Vec<Value>>,
     /// Bytes per write, to cut characters and events anywhere; 0 writes each event whole. HTTP only.
     pub write_bytes: usize,
     /// Send everything, then neither end nor close.

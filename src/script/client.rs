@@ -47,8 +47,9 @@ impl Entry {
     /// Reads a line of the wire.
     #[must_use]
     pub fn from_line(from: Side, line: Vec<u8>) -> Self {
-        let message = serde_json::from_slice(&line).unwrap_or_default();
-        let raw_id = serde_json::from_slice::<IdOnly<'_>>(&line).ok().and_then(|only| only.id);
+        let text = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&line);
+        let message = serde_json::from_slice(text).unwrap_or_default();
+        let raw_id = serde_json::from_slice::<IdOnly<'_>>(text).ok().and_then(|only| only.id);
         let raw_id = raw_id.map(|id| id.get().to_owned());
         Self { from, at: Instant::now(), message, raw_id, line }
     }
@@ -92,6 +93,8 @@ pub struct Client {
     lines: mpsc::UnboundedReceiver<Vec<u8>>,
     reading: watch::Sender<Reading>,
     entries: Vec<Entry>,
+    /// What was sent of a line that has no end yet.
+    partial: Vec<u8>,
     _tasks: JoinSet<()>,
 }
 
@@ -124,7 +127,15 @@ impl Client {
         let mut tasks = JoinSet::new();
         tasks.spawn(read_lines(started.stdout, sender, state));
         let stdin = Some(started.stdin);
-        Ok(Self { process: started.process, stdin, lines, reading, entries: Vec::new(), _tasks: tasks })
+        Ok(Self {
+            process: started.process,
+            stdin,
+            lines,
+            reading,
+            entries: Vec::new(),
+            partial: Vec::new(),
+            _tasks: tasks,
+        })
     }
 
     /// Every line of both sides so far.
@@ -167,8 +178,14 @@ impl Client {
     /// The agent closed its stdin.
     pub async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.absorb();
-        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            self.entries.push(Entry::from_line(Side::Client, line.to_vec()));
+        self.partial.extend_from_slice(bytes);
+        while let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
+            let rest = self.partial.split_off(end + 1);
+            let mut line = std::mem::replace(&mut self.partial, rest);
+            line.pop();
+            if !line.trim_ascii().is_empty() {
+                self.entries.push(Entry::from_line(Side::Client, line));
+            }
         }
         self.write(bytes).await
     }

@@ -50,7 +50,11 @@ impl Run<'_> {
                 Err(mismatch) => mismatch,
             };
             if !may_pass_over(&entry) {
-                return Err(format!("{mismatch}\n    expected {}\n    got {}", brief(pattern), brief(&entry.message)));
+                return Err(format!(
+                    "{mismatch}\n    expected {}\n    got {}{nearest}",
+                    brief(pattern),
+                    brief(&entry.message)
+                ));
             }
             if mismatch.path.len() > 20 {
                 nearest = format!("\n    nearest: {mismatch}");

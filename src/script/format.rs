@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::matching::Vars;
 use crate::provider::scripted::ScriptedReply;
 
 /// One case: a fresh agent, a fresh home folder, a fresh workspace.
@@ -19,8 +20,8 @@ pub struct Case {
     pub line: usize,
     /// How the agent is set up.
     pub setup: Setup,
-    /// The model's replies.
-    pub replies: Vec<ScriptedReply>,
+    /// The model's replies, names not yet filled in.
+    pub replies: Vec<Value>,
     /// What happens, in order.
     pub steps: Vec<Step>,
 }
@@ -276,6 +277,14 @@ pub struct FormatError {
     pub problem: String,
 }
 
+/// One reply of the model.
+///
+/// # Errors
+/// The value is no reply.
+pub fn reply_of(value: &Value) -> Result<ScriptedReply, String> {
+    serde_json::from_value(value.clone()).map_err(|error| error.to_string())
+}
+
 /// Reads all cases of a transcript.
 ///
 /// # Errors
@@ -301,8 +310,8 @@ pub fn parse(text: &str) -> Result<Vec<Case>, FormatError> {
             return Err(wrong("a line has one key, its verb".into()));
         }
         if let Some(reply) = object.get("model") {
-            let reply = serde_json::from_value(reply.clone()).map_err(|error| wrong(error.to_string()))?;
-            case.replies.push(reply);
+            reply_of(&Vars::default().fill(reply)).map_err(wrong)?;
+            case.replies.push(reply.clone());
             continue;
         }
         let verb = serde_json::from_value(Value::Object(object)).map_err(|error| wrong(error.to_string()))?;

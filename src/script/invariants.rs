@@ -67,6 +67,9 @@ fn check_history(messages: &[ViewMessage], found: &mut Vec<String>) {
             if id.is_empty() || !ids.insert(id.as_str()) {
                 found.push(format!("message {index}: the call id {id:?} is empty or used twice"));
             }
+            if !is_tool_name(name) {
+                found.push(format!("message {index}: {name:?} is no legal tool name"));
+            }
             if !serde_json::from_str::<Value>(arguments).is_ok_and(|value| value.is_object()) {
                 found.push(format!("message {index}: the arguments of {name} are not a JSON object: {arguments:?}"));
             }
@@ -79,12 +82,15 @@ fn check_history(messages: &[ViewMessage], found: &mut Vec<String>) {
     }
 }
 
+fn is_tool_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.chars().all(|character| character.is_ascii_alphanumeric() || "_-".contains(character))
+}
+
 fn check_tools(view: &View, found: &mut Vec<String>) {
     let mut seen = BTreeSet::new();
     for name in &view.tools {
-        let is_legal = (1..=64).contains(&name.len())
-            && name.chars().all(|character| character.is_ascii_alphanumeric() || "_-".contains(character));
-        if !is_legal || !seen.insert(name) {
+        if !is_tool_name(name) || !seen.insert(name) {
             found.push(format!("the tool name {name:?} is illegal or used twice"));
         }
     }
@@ -176,7 +182,8 @@ fn check_responses(body: &Value, found: &mut Vec<String>) {
 /// What must hold between the requests of one session: a session is told apart by its first user message.
 #[derive(Debug, Default)]
 pub struct Continuity {
-    sessions: BTreeMap<(String, String), View>,
+    /// By path, model and first message: another model may need another prompt.
+    sessions: BTreeMap<[String; 3], View>,
 }
 
 impl Continuity {
@@ -189,7 +196,9 @@ impl Continuity {
             return Vec::new();
         }
         let first = view.messages.first().map(|message| message.text.clone()).unwrap_or_default();
-        let Some(earlier) = self.sessions.insert((path.to_owned(), first), view.clone()) else { return Vec::new() };
+        let Some(earlier) = self.sessions.insert([path.to_owned(), view.model.clone(), first], view.clone()) else {
+            return Vec::new();
+        };
         let mut found = Vec::new();
         if earlier.system != view.system {
             found.push("the system prompt's bytes changed within the session".into());

@@ -288,7 +288,7 @@ impl Answer<'_> {
         }
         self.write(&http::stream_head(&headers)).await?;
         let events = match &reply.sse {
-            Some(pieces) => pieces.clone(),
+            Some(pieces) => pieces.iter().map(wire::raw_event).collect(),
             None => wire::events(format, reply, &view.model, self.index + 1),
         };
         for (sent, event) in events.iter().enumerate() {

@@ -121,7 +121,7 @@ impl Rules {
         }
         let session = entry.session().unwrap_or_default().to_owned();
         match (&entry.raw_id, entry.method()) {
-            (Some(id), _) if entry.message.is_object() => {
+            (Some(id), _) if may_be_echoed(entry) => {
                 let sent = self.requests.entry(id.clone()).or_default();
                 sent.method = entry.method().unwrap_or_default().to_owned();
                 sent.session.clone_from(&session);
@@ -343,6 +343,11 @@ impl Rules {
             self.flag(format!("without an answer: {}", open.join(", ")));
         }
     }
+}
+
+/// An id that is neither number nor text cannot be echoed, so the answer has the id null.
+fn may_be_echoed(entry: &Entry) -> bool {
+    entry.message.get("id").is_some_and(|id| id.is_number() || id.is_string() || id.is_null())
 }
 
 fn text_of(entry: &Entry) -> String {

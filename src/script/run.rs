@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::agent::{Agent, KILL, Launch};
 use super::client::{Client, Reading, tail};
-use super::format::{Case, Fault, FullPrompt, PromptStep, RawLine, Start, Verb, Way};
+use super::format::{Case, Fault, FullPrompt, PromptStep, RawLine, Start, Verb, Way, reply_of};
 use super::matching::Vars;
 use super::model_server::{Availability, ModelServer};
 use super::rules::Ending;
@@ -45,15 +45,16 @@ pub fn is_possible(case: &Case, way: Way) -> bool {
 /// The first expectation that failed, or the closing rules that were broken.
 pub async fn run_case(case: &Case, agent: &Agent, api_mode: &str) -> Result<(), Failure> {
     let failed = |message: String| Failure { line: case.line, message, log: String::new() };
-    let script = Script::new(case.replies.clone());
-    let server = ModelServer::start(script, case.setup.prefix_changes.as_deref())
-        .await
-        .map_err(|error| failed(format!("cannot start the model server: {error}")))?;
     let stage = Stage::create().map_err(|error| failed(format!("cannot make the case's folder: {error}")))?;
     let mut vars = Vars::default();
     vars.set("cwd", stage.workspace().display().to_string());
     vars.set("home", stage.home().display().to_string());
     vars.set("root", stage.root().display().to_string());
+    let replies: Result<Vec<_>, _> = case.replies.iter().map(|reply| reply_of(&vars.fill(reply))).collect();
+    let script = Script::new(replies.map_err(failed)?);
+    let server = ModelServer::start(script, case.setup.prefix_changes.as_deref())
+        .await
+        .map_err(|error| failed(format!("cannot start the model server: {error}")))?;
     vars.set("url", server.url());
     let mut run = Run {
         case,
@@ -202,6 +203,8 @@ impl Run<'_> {
     }
 
     pub(super) async fn send(&mut self, messages: &[Value]) -> Step {
+        // The first step on the wire starts the agent, and only that sets `$sid`.
+        self.client().await?;
         let filled: Vec<_> = messages.iter().map(|message| self.vars.fill(message)).collect();
         for message in &filled {
             match message.get("method").and_then(Value::as_str) {
@@ -215,6 +218,7 @@ impl Run<'_> {
     }
 
     async fn send_raw(&mut self, line: &RawLine) -> Step {
+        self.client().await?;
         let bytes = match line {
             RawLine::Text(text) => (self.vars.fill_plain(text) + "\n").into_bytes(),
             RawLine::Latin1 { latin1 } => {

@@ -50,6 +50,16 @@ pub fn error_body(format: ApiMode, status: u16, message: &str) -> Value {
     }
 }
 
+/// One piece of a raw stream: a text as it stands, anything else as an event, named by its `type`.
+#[must_use]
+pub fn raw_event(piece: &Value) -> String {
+    match (piece, piece.get("type").and_then(Value::as_str)) {
+        (Value::String(text), _) => text.clone(),
+        (data, Some(kind)) => format!("event: {kind}\ndata: {data}\n\n"),
+        (data, None) => format!("data: {data}\n\n"),
+    }
+}
+
 fn call_id(call: &ScriptedCall, request: usize, index: usize) -> String {
     call.id.clone().unwrap_or_else(|| format!("call_{request}_{index}"))
 }
