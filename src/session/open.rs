@@ -105,6 +105,7 @@ impl Session {
             OpenKind::New => None,
             OpenKind::Stored(_) => Some(load(&host.store, &request.id).await?),
         };
+        let is_shown = matches!(request.kind, OpenKind::Stored(ReplayWish::Replay));
         let model = loaded.as_ref().map(|loaded| loaded.row.model.clone());
         let chain = chain(&host.config, model.as_deref())?;
         let mut row = match &loaded {
@@ -117,7 +118,8 @@ impl Session {
         session.spent_usd = loaded.as_ref().map_or(Some(0.0), spent_usd);
         match &loaded {
             None => session.store(vec![Write::CreateSession(session.row.clone())]).await?,
-            Some(loaded) => session.show_again(loaded).await,
+            Some(loaded) if is_shown => session.show_again(loaded).await,
+            Some(_) => {}
         }
         let history = loaded.map(|loaded| loaded.messages.into_iter().map(|stored| stored.message).collect());
         let history: Vec<Message> = history.unwrap_or_default();
