@@ -252,6 +252,14 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
         }
     }
 
+    /// True when an earlier call of the batch may have changed what this one is about.
+    fn is_stale(&self, slot: &Slot) -> bool {
+        match &slot.state {
+            SlotState::Unusable(_) => !self.launched.is_empty(),
+            SlotState::Ready(prepared) => self.launched.iter().any(|access| conflicts(access, &prepared.plan.access)),
+        }
+    }
+
     fn launch(&mut self, index: usize, slot: Slot) {
         let plan = slot.plan();
         self.touched.extend(plan.access.iter().cloned());
@@ -263,9 +271,9 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
             let SlotState::Ready(prepared) = slot.state else { return Err(RecordError("a call lost its plan".into())) };
             let output = run_prepared(scope, &call.id, prepared, &cancel).await;
             let status = match (output.is_cut_off, output.is_error) {
-                (true, true) => CallStatus::CutOff,
-                (_, true) => CallStatus::Failed,
-                (_, false) => CallStatus::Done,
+                (true, _) => CallStatus::CutOff,
+                (false, true) => CallStatus::Failed,
+                (false, false) => CallStatus::Done,
             };
             Ok((index, close(scope, &call, record, output, status).await?))
         }));

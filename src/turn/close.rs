@@ -59,15 +59,17 @@ pub(super) async fn close<Io: TurnIo>(
     } else {
         output.display
     };
-    if matches!(status, CallStatus::Done | CallStatus::Failed) {
+    if matches!(status, CallStatus::Done | CallStatus::Failed | CallStatus::CutOff) {
         note_circle(scope, call, &record.plan, &output.raw, &mut result);
     }
     let edits = edits(&record.plan, output.is_error);
-    record.state = if output.is_error { CallState::Failed } else { CallState::Completed };
+    // What was cut off did not do its work, whatever it had written by then.
+    let is_failed = output.is_error || status == CallStatus::CutOff;
+    record.state = if is_failed { CallState::Failed } else { CallState::Completed };
     record.raw = output.raw;
     let event = TurnEvent::ToolCallEnded {
         id: record.id.clone(),
-        is_failed: output.is_error,
+        is_failed,
         display: record.display.clone(),
         raw: record.raw.clone(),
     };
