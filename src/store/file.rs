@@ -149,6 +149,7 @@ fn replace_damaged(home: &Path, path: &Path, why: &str) -> Result<Opened, StoreE
         "The session store was damaged ({why}). It was kept as {} and a new one was begun.",
         beside(path, &aside).display()
     );
+    tracing::warn!("{notice}");
     Ok(Opened { notice: Some(notice), ..opened })
 }
 
