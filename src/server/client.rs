@@ -59,8 +59,10 @@ impl ClientPort for SessionClient {
 
 impl SessionClient {
     async fn update(&self, update: acp::SessionUpdate) {
+        let is_call = matches!(update, acp::SessionUpdate::ToolCall(_));
         let params = acp::SessionNotification::new(Arc::clone(&self.id), update);
-        self.client.outbox.update(notification("session/update", &params)).await;
+        let line = if is_call { announcement(&params) } else { notification("session/update", &params) };
+        self.client.outbox.update(line).await;
     }
 
     async fn chunk(&self, kind: ChunkKind, message_id: Arc<str>, text: String) {
@@ -260,6 +262,16 @@ impl Editor for SessionClient {
 
 fn editor_failure(verb: &str, path: &std::path::Path, problem: &str) -> ToolFailure {
     ToolFailure::new(format!("The editor could not {verb} {}: {problem}", path.display()))
+}
+
+/// A tool call's first notification. The schema leaves a pending status out, but clients show a call by
+/// its status, so it is always said.
+fn announcement(params: &acp::SessionNotification) -> Vec<u8> {
+    let mut params = serde_json::to_value(params).unwrap_or_default();
+    if let Some(update) = params.get_mut("update").and_then(serde_json::Value::as_object_mut) {
+        update.entry("status").or_insert_with(|| "pending".into());
+    }
+    notification("session/update", &params)
 }
 
 #[cfg(test)]

@@ -19,7 +19,8 @@ pub(super) struct Error {
 impl Error {
     pub(super) fn new(code: i32, message: impl Into<String>, data: Option<Value>) -> Self {
         let message: String = message.into();
-        Self { code, message: message.lines().collect::<Vec<_>>().join(" "), data }
+        let message = bounded(&message.lines().collect::<Vec<_>>().join(" "));
+        Self { code, message, data: data.map(bounded_texts) }
     }
 
     pub(super) fn invalid_params(path: &str, problem: impl std::fmt::Display) -> Self {
@@ -96,6 +97,24 @@ impl Error {
         let code =
             if error.kind == ErrorKind::AuthRequired { error_code::AUTH_REQUIRED } else { error_code::INTERNAL_ERROR };
         Self::new(code, format!("The model call failed: {error}"), Some(data))
+    }
+}
+
+/// The longest text of an error, in characters. What the client sent is echoed to be recognised, not in full.
+const MAX_TEXT: usize = 500;
+
+fn bounded(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+fn bounded_texts(data: Value) -> Value {
+    match data {
+        Value::String(text) => Value::String(bounded(&text)),
+        Value::Object(members) => members.into_iter().map(|(key, value)| (key, bounded_texts(value))).collect(),
+        other => other,
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) fn prompt(blocks: Vec<acp::ContentBlock>) -> Result<Vec<Part>, Error>
 
 fn part(block: acp::ContentBlock) -> Result<Part, String> {
     match block {
-        acp::ContentBlock::Text(text) => Ok(Part::text(text.text)),
+        acp::ContentBlock::Text(text) => Ok(Part::text(without_zeros(text.text))),
         acp::ContentBlock::Image(image) => Ok(Part::Image { mime_type: image.mime_type, data: image.data }),
         acp::ContentBlock::ResourceLink(link) => Ok(Part::Link { name: link.name, uri: link.uri }),
         acp::ContentBlock::Resource(resource) => resource_part(resource.resource),
@@ -65,10 +65,15 @@ fn part(block: acp::ContentBlock) -> Result<Part, String> {
     }
 }
 
+/// Providers refuse a whole request for one U+0000 in it.
+fn without_zeros(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "") } else { text }
+}
+
 fn resource_part(resource: acp::EmbeddedResourceResource) -> Result<Part, String> {
     match resource {
         acp::EmbeddedResourceResource::TextResourceContents(text) if text.text.len() <= MAX_RESOURCE_BYTES => {
-            Ok(Part::Resource { uri: text.uri, text: text.text })
+            Ok(Part::Resource { uri: text.uri, text: without_zeros(text.text) })
         }
         acp::EmbeddedResourceResource::TextResourceContents(_) => {
             Err(format!("an embedded file is longer than {MAX_RESOURCE_BYTES} bytes"))

@@ -22,6 +22,9 @@ const RAW_BYTES: usize = 8_000;
 const ASKED_RAW_BYTES: usize = 24_000;
 const SHORT_BYTES: usize = 2_000;
 
+/// The longest tool name shown; a model can make one up of any length.
+const NAME_BYTES: usize = 200;
+
 /// The text, cut to a size that counts JSON escapes, with a note when it was cut.
 pub(super) fn shortened(text: &str, limit: usize) -> String {
     let end = escaped_prefix(text, limit);
@@ -110,7 +113,7 @@ fn diff(path: &Path, old: Option<&str>, new: &str, limit: usize) -> acp::ToolCal
 /// The first word about a tool call.
 pub(super) fn tool_call(id: &str, name: &str, arguments: Value, plan: &CallPlan) -> acp::ToolCall {
     acp::ToolCall::new(id.to_owned(), shortened(&plan.title, SHORT_BYTES))
-        .name(name.to_owned())
+        .name(shortened(name, NAME_BYTES))
         .kind(kind(plan.kind))
         .status(acp::ToolCallStatus::Pending)
         .locations(locations(plan))
@@ -160,7 +163,7 @@ pub(super) fn asked_call(question: &PermissionQuestion) -> acp::ToolCallUpdate {
     }
     let fields = acp::ToolCallUpdateFields::new()
         .title(shortened(&plan.title, SHORT_BYTES))
-        .name(question.tool.clone())
+        .name(shortened(&question.tool, NAME_BYTES))
         .kind(kind(plan.kind))
         .status(acp::ToolCallStatus::Pending)
         .locations(locations(plan))
