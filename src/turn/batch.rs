@@ -252,14 +252,6 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
         }
     }
 
-    /// True when an earlier call of the batch may have changed what this one is about.
-    fn is_stale(&self, slot: &Slot) -> bool {
-        match &slot.state {
-            SlotState::Unusable(_) => !self.launched.is_empty(),
-            SlotState::Ready(prepared) => self.launched.iter().any(|access| conflicts(access, &prepared.plan.access)),
-        }
-    }
-
     fn launch(&mut self, index: usize, slot: Slot) {
         let plan = slot.plan();
         self.touched.extend(plan.access.iter().cloned());

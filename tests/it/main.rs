@@ -1,8 +1,15 @@
 //! The integration tests, one binary: transcripts, and what a transcript cannot say.
 
 #[cfg(test)]
+mod crash;
+#[cfg(test)]
+mod flood;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod processes;
+mod store;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod transcripts;

@@ -1,3 +1,4 @@
 //! What the integration tests share.
 
 pub(crate) mod fake_agent;
+pub(crate) mod lab;
