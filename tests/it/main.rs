@@ -8,6 +8,7 @@ mod flood;
 mod harness;
 #[cfg(test)]
 mod processes;
+#[cfg(test)]
 mod store;
 #[cfg(test)]
 mod support;
