@@ -15,6 +15,8 @@ pub mod turn;
 pub mod provider;
 pub mod tool;
 
+pub mod sandbox;
+
 pub mod hook;
 
 pub mod approval;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use crate::config::{Mode, RuleConfig, RuleEffect};
+use crate::sandbox::SandboxPolicy;
 use crate::tool::{Access, CallPlan};
 
 use super::case::Case;
@@ -36,10 +37,10 @@ pub struct GateSetup {
 }
 
 /// Whether commands run in the sandbox.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SandboxState {
     /// They do: the kernel holds what they can reach.
-    On,
+    On(Arc<SandboxPolicy>),
     /// They do not.
     #[default]
     Off,
@@ -90,8 +91,13 @@ impl Gate {
         let case = Case { tool, arguments, plan, places: &view, rules: &rules };
         let digest = self.subject(&case, epoch);
         let findings = case.findings();
+        let leans_on_sandbox = mode == Mode::Auto && findings.needs.iter().any(|need| is_containable(need.kind));
         let verdict = self.verdict(&case, mode, hook, findings);
-        Judgement { verdict, digest }
+        let sandbox = match (&self.sandbox, &verdict) {
+            (SandboxState::On(policy), Verdict::Allow { .. }) if leans_on_sandbox => Some(Arc::clone(policy)),
+            _ => None,
+        };
+        Judgement { verdict, digest, sandbox }
     }
 
     /// The digest of a call as things stand now. An approval holds only while it stays the same.
@@ -239,15 +245,20 @@ impl Gate {
     }
 
     fn passes(&self, mode: Mode, kind: NeedKind) -> Passage {
-        let is_contained = mode == Mode::Auto && self.sandbox == SandboxState::On;
+        let is_contained = mode == Mode::Auto && matches!(self.sandbox, SandboxState::On(_));
         match (mode, kind) {
             (Mode::FullAccess, _) => Passage::Open,
             (Mode::Auto, NeedKind::LinkedEdit) => Passage::Shut,
             (Mode::Auto | Mode::AcceptEdits, NeedKind::WorkspaceEdit) => Passage::Open,
-            (_, NeedKind::Command | NeedKind::CommandRead) if is_contained => Passage::Open,
+            (_, kind) if is_contained && is_containable(kind) => Passage::Open,
             _ => Passage::Asked,
         }
     }
+}
+
+/// True for what the sandbox holds in check.
+fn is_containable(kind: NeedKind) -> bool {
+    matches!(kind, NeedKind::Command | NeedKind::CommandRead)
 }
 
 enum Passage {

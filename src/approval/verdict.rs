@@ -1,6 +1,9 @@
 //! What the gate says about a call.
 
+use std::sync::Arc;
+
 use crate::config::RuleConfig;
+use crate::sandbox::SandboxPolicy;
 
 use super::digest::Digest;
 use super::display;
@@ -12,6 +15,8 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// What the verdict is about. A call may run only while [`super::Gate::digest`] still gives this.
     pub digest: Digest,
+    /// What an allowed command must run behind, when it is allowed because of that.
+    pub sandbox: Option<Arc<SandboxPolicy>>,
 }
 
 /// What may happen with a call.

@@ -10,7 +10,13 @@ use crate::store::Store;
 
 /// Runs every check and says how it went; fails when one of them does.
 pub(super) async fn run(config: &Config, out: &mut (dyn Write + Send)) -> Result<u8, String> {
-    let checks = [check_config(config), check_model(config), check_endpoint(config).await, check_store(config).await];
+    let checks = [
+        check_config(config),
+        check_model(config),
+        check_endpoint(config).await,
+        check_store(config).await,
+        check_sandbox(config),
+    ];
     let mut code = exit_code::OK;
     for check in checks {
         let mark = if check.problem.is_some() { "FAIL" } else { "ok  " };
@@ -63,6 +69,25 @@ async fn check_endpoint(config: &Config) -> Check {
         }
         Err(error) => Check { name, fact: "cannot be used".into(), problem: Some(error.to_string()) },
     }
+}
+
+/// Whether commands can be walled in. Without the wall they are asked for instead, so it is no failure.
+fn check_sandbox(config: &Config) -> Check {
+    let facts = crate::sandbox::Facts::probe();
+    let name = "sandbox";
+    if config.sandbox.mode == "off" {
+        return Check {
+            name,
+            fact: "off, as configured; the mode auto asks before each command".into(),
+            problem: None,
+        };
+    }
+    let missing = match (facts.can_contain(), facts.namespaces) {
+        (false, _) => "; commands cannot be contained, so the mode auto asks before each one",
+        (true, false) => "; git's settings and covered files are guarded by the gate alone",
+        (true, true) => "",
+    };
+    Check { name, fact: format!("{}{missing}", facts.describe()), problem: None }
 }
 
 async fn check_store(config: &Config) -> Check {

@@ -17,8 +17,9 @@ use crate::provider::catalog;
 use crate::provider::endpoint::Endpoint;
 use crate::provider::http::Http;
 use crate::provider::recovery::FallbackChain;
+use crate::sandbox::SandboxPolicy;
 use crate::store::{LoadedSession, SessionRow, Store, StoreError, Write};
-use crate::tool::process::Processes;
+use crate::tool::process::{self, Processes};
 use crate::tool::registry::{self, ToolRegistry};
 use crate::tool::state::HiddenFiles;
 use crate::tool::todo::TodoList;
@@ -135,7 +136,7 @@ impl Session {
             rules: config.rules.clone(),
             remembered: Arc::clone(&host.remembered),
             places: places(config, &request.cwd, &request.additional_roots),
-            sandbox: SandboxState::Off,
+            sandbox: sandbox(config, &request.cwd, &request.additional_roots),
         });
         let tool_context = ToolContext {
             cwd: request.cwd,
@@ -228,6 +229,27 @@ impl Session {
     pub(super) async fn store(&self, writes: Vec<Write>) -> Result<(), SessionError> {
         self.host.store.write(writes).await.map_err(|error| store_error(&self.id, &error))
     }
+}
+
+/// The wall around commands, where the configuration wants one and the kernel has it.
+fn sandbox(config: &Config, cwd: &Path, additional_roots: &[PathBuf]) -> SandboxState {
+    let settings = &config.sandbox;
+    if settings.mode == "off" || !process::can_contain() {
+        return SandboxState::Off;
+    }
+    let home = std::env::home_dir();
+    let path = |text: &String| match (text.strip_prefix("~/"), &home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => cwd.join(text),
+    };
+    let roots = std::iter::once(cwd.to_path_buf()).chain(additional_roots.iter().cloned());
+    let writable: Vec<PathBuf> = match settings.mode.as_str() {
+        "read_only" => Vec::new(),
+        _ => roots.chain(settings.writable.iter().map(path)).collect(),
+    };
+    let mut deny_read: Vec<PathBuf> = settings.deny_read.iter().map(path).collect();
+    deny_read.push(config.home.clone());
+    SandboxState::On(Arc::new(SandboxPolicy::new(&writable, deny_read, settings.network)))
 }
 
 /// The folders of a session and the places that need care.

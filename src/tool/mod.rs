@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::message::Part;
+use crate::sandbox::SandboxPolicy;
 
 pub mod args;
 pub mod output;
@@ -332,6 +333,8 @@ pub struct RunContext {
     pub cancel: CancellationToken,
     /// Where output so far can be shown.
     pub progress: Progress,
+    /// What a command must run behind; `None` runs it with all that the user may do.
+    pub sandbox: Option<Arc<SandboxPolicy>>,
 }
 
 /// Shows a running call's output. Only the newest snapshot counts, so a fast writer costs nothing.

@@ -93,7 +93,8 @@ impl Tool for Terminal {
             let default =
                 if background { MAX_TIMEOUT } else { Duration::from_secs(context.limits.terminal_timeout_seconds) };
             let timeout = timeout(timeout_seconds, default)?;
-            let line = CommandLine { command, cwd, timeout, secret_env: context.secret_env.clone(), keep_bytes };
+            let secret_env = context.secret_env.clone();
+            let line = CommandLine { command, cwd, timeout, secret_env, keep_bytes, sandbox: None };
             let max_chars = context.limits.max_result_chars;
             if background {
                 let commands = self.background.clone();
@@ -131,6 +132,7 @@ async fn carry_out(processes: Processes, line: CommandLine, max_chars: usize, ru
     if !is_folder(line.cwd.clone()).await {
         return ToolOutput::error(format!("{} is not a folder that exists; nothing was run", line.cwd.display()));
     }
+    let line = CommandLine { sandbox: run.sandbox.clone(), ..line };
     let progress = run.progress.clone();
     let finished = processes.run(&line, &run.cancel, |output| progress.show(output.newest(SHOW_BYTES))).await;
     match finished {
@@ -143,6 +145,7 @@ async fn start(commands: Background, line: CommandLine, max_chars: usize, run: R
     if !is_folder(line.cwd.clone()).await {
         return ToolOutput::error(format!("{} is not a folder that exists; nothing was run", line.cwd.display()));
     }
+    let line = CommandLine { sandbox: run.sandbox.clone(), ..line };
     let id = match commands.start(line) {
         Ok(id) => id,
         Err(error) => return ToolOutput::error(error.to_string()),

@@ -91,7 +91,7 @@ impl Workspace {
 }
 
 pub(super) fn run_context() -> RunContext {
-    RunContext { cancel: CancellationToken::new(), progress: Progress::channel().0 }
+    RunContext { cancel: CancellationToken::new(), progress: Progress::channel().0, sandbox: None }
 }
 
 pub(super) fn text(output: &ToolOutput) -> String {

@@ -9,6 +9,8 @@ use super::batch::{BatchRun, NOT_RUN_CANCELLED, Slot, SlotState, prepare_tool};
 use super::payload::{self, CallStatus};
 use super::port::{Answer, Ask, Record, RecordError, TurnIo};
 
+const CHANGED: &str = "what the call is about changed while the question was open; call again to be asked anew";
+
 /// Why a call does not run.
 #[derive(Debug)]
 pub(super) struct Refusal {
@@ -58,10 +60,19 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
             SlotState::Ready(prepared) => prepared,
         };
         let gate = &self.scope.context.gate;
-        match gate.judge(&slot.call.name, &slot.arguments, &prepared.plan, &hook_verdict).verdict {
-            Verdict::Allow { .. } => Ok(None),
+        let judgement = gate.judge(&slot.call.name, &slot.arguments, &prepared.plan, &hook_verdict);
+        match judgement.verdict {
+            Verdict::Allow { .. } => {
+                slot.sandbox = judgement.sandbox;
+                Ok(None)
+            }
             Verdict::Block { reason } => Ok(Some(Refusal::blocked(&reason))),
-            Verdict::Ask(question) => self.ask(slot, &question).await,
+            Verdict::Ask(question) => {
+                let refusal = self.ask(slot, &question).await?;
+                // What was approved must be what runs: no link swapped, no policy tightened meanwhile.
+                let is_same = || gate.digest(&slot.call.name, &slot.arguments, &slot.plan()) == judgement.digest;
+                Ok(refusal.or_else(|| (!is_same()).then(|| Refusal::blocked(CHANGED))))
+            }
         }
     }
 

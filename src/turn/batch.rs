@@ -5,6 +5,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -13,6 +14,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::message::{ToolCall, ToolResult};
+use crate::sandbox::SandboxPolicy;
 use crate::tool::{Access, CallPlan, Prepared, Progress, RunContext, Tool, ToolOutput};
 
 use super::admit::Refusal;
@@ -47,6 +49,8 @@ pub(super) struct Slot {
     pub(super) call: ToolCall,
     pub(super) arguments: Value,
     pub(super) state: SlotState,
+    /// What its command runs behind, as the gate said.
+    pub(super) sandbox: Option<Arc<SandboxPolicy>>,
 }
 
 #[derive(Debug)]
@@ -154,7 +158,7 @@ async fn prepare<Io: TurnIo>(scope: &Scope<'_, Io>, call: ToolCall) -> Slot {
         (Some(_), Err(problem)) => SlotState::Unusable(problem),
         (Some(tool), Ok(map)) => prepare_tool(scope, tool.as_ref(), &map).await,
     };
-    Slot { call, arguments, state }
+    Slot { call, arguments, state, sandbox: None }
 }
 
 pub(super) async fn prepare_tool<Io: TurnIo>(
@@ -261,7 +265,7 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
             scope.io.emit(TurnEvent::ToolCallStarted { id: slot.call.id.clone() }).await;
             let (call, record) = (slot.call.clone(), slot.record());
             let SlotState::Ready(prepared) = slot.state else { return Err(RecordError("a call lost its plan".into())) };
-            let output = run_prepared(scope, &call.id, prepared, &cancel).await;
+            let output = run_prepared(scope, &call.id, prepared, slot.sandbox, &cancel).await;
             let status = match (output.is_cut_off, output.is_error) {
                 (true, _) => CallStatus::CutOff,
                 (false, true) => CallStatus::Failed,
@@ -314,10 +318,12 @@ async fn run_prepared<Io: TurnIo>(
     scope: &Scope<'_, Io>,
     id: &str,
     prepared: Prepared,
+    sandbox: Option<Arc<SandboxPolicy>>,
     cancel: &CancellationToken,
 ) -> ToolOutput {
     let (progress, mut shown) = Progress::channel();
-    let run = AssertUnwindSafe(prepared.run(RunContext { cancel: cancel.clone(), progress })).catch_unwind();
+    let run = RunContext { cancel: cancel.clone(), progress, sandbox };
+    let run = AssertUnwindSafe(prepared.run(run)).catch_unwind();
     let mut run = std::pin::pin!(run);
     let mut overdue = std::pin::pin!(async {
         cancel.cancelled().await;

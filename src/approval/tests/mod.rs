@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::place::View;
 use super::{Gate, GateSetup, HookVerdict, Places, RememberedRules, SandboxState, Verdict};
 use crate::config::{Mode, RuleConfig, RuleEffect};
+use crate::sandbox::SandboxPolicy;
 use crate::tool::{Access, CallPlan};
 
 /// A workspace with something to protect, a home folder and a place outside.
@@ -70,7 +71,8 @@ impl World {
     }
 
     pub(super) fn sandboxed(mut self) -> Self {
-        self.sandbox = SandboxState::On;
+        let policy = SandboxPolicy::new(&[self.path("w")], Vec::new(), false);
+        self.sandbox = SandboxState::On(Arc::new(policy));
         self
     }
 
@@ -88,7 +90,7 @@ impl World {
             rules: self.rules.clone(),
             remembered: Arc::new(RememberedRules::new(&self.home())),
             places: Places::new(&self.path("w"), &[], &self.home(), Some(&self.path("home")), &self.deny_read),
-            sandbox: self.sandbox,
+            sandbox: self.sandbox.clone(),
         })
     }
 

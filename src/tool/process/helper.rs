@@ -1,7 +1,7 @@
 //! What this program does when it is started by itself: hidden commands, answered before anything else.
 //!
-//! `__exec PROGRAM ARGS...` becomes the program in a session of its own, so that no command can reach the
-//! terminal the daemon was started from. (The daemon itself cannot do that between fork and exec without
+//! `__exec [--sandbox POLICY] PROGRAM ARGS...` becomes the program in a session of its own, so that no command
+//! can reach the terminal the daemon was started from, and behind the sandbox that the policy describes. (The daemon itself cannot do that between fork and exec without
 //! unsafe code, and without a terminal it is not needed.)
 //! `__watch DAEMON` waits until its stdin ends, which it does when the daemon dies, however it dies, and then
 //! kills every process of the daemon's calls.
@@ -17,9 +17,11 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::DumpableBehavior;
 
 use super::marker::{Marker, kill_marked};
+use crate::sandbox::{self, SandboxPolicy};
 
 const EXEC: &str = "__exec";
 const WATCH: &str = "__watch";
+const SANDBOX: &str = "--sandbox";
 
 /// This program, also after its file was replaced by an update.
 const OWN_BINARY: &str = "/proc/self/exe";
@@ -45,15 +47,38 @@ pub fn enter(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> 
     None
 }
 
+/// Whether commands can be started behind a sandbox: the kernel has one, and this program can start itself.
+#[must_use]
+pub fn can_contain() -> bool {
+    ANSWERS.load(Ordering::Relaxed) && sandbox::Facts::probe().can_contain()
+}
+
 /// The exit code of a shell for a program that could not be started.
 const CANNOT_EXECUTE: u8 = 126;
 
 #[expect(clippy::disallowed_methods, reason = "the one place that becomes another program")]
 fn exec(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let Some(program) = arguments.next() else { return ExitCode::from(CANNOT_EXECUTE) };
+    let mut program = arguments.next();
     // It fails only for the leader of a group, which this process was not started as.
     rustix::process::setsid().ok();
-    let error = Command::new(&program).args(arguments).exec();
+    let mut policy = None;
+    if program.as_deref() == Some(OsStr::new(SANDBOX)) {
+        close_fds::set_fds_cloexec(3, &[]);
+        policy = match sandbox::enter(&arguments.next().unwrap_or_default().to_string_lossy()) {
+            Ok(policy) => Some(policy),
+            Err(error) => {
+                writeln!(std::io::stderr(), "{error}").ok();
+                return ExitCode::from(CANNOT_EXECUTE);
+            }
+        };
+        program = arguments.next();
+    }
+    let Some(program) = program else { return ExitCode::from(CANNOT_EXECUTE) };
+    let mut command = Command::new(&program);
+    if let Some(folder) = policy.and_then(|policy| policy.temporary) {
+        command.env("TMPDIR", folder);
+    }
+    let error = command.args(arguments).exec();
     // Nobody is left to tell when even this fails.
     writeln!(std::io::stderr(), "cannot start {}: {error}", program.display()).ok();
     ExitCode::from(CANNOT_EXECUTE)
@@ -88,17 +113,26 @@ pub(super) fn start_watcher(daemon: &str) -> Option<Child> {
     }
 }
 
-/// The shell to start, through the helper where that is needed to keep it from the terminal.
+/// The shell to start, through the helper where that is needed to keep it from the terminal or to wall it in.
+/// Fails rather than to leave the wall out.
 #[expect(clippy::disallowed_methods, reason = "the one place that starts processes for tools")]
-pub(super) fn shell_command(shell: &str) -> tokio::process::Command {
+pub(super) fn shell_command(shell: &str, sandbox: Option<&SandboxPolicy>) -> std::io::Result<tokio::process::Command> {
+    if let Some(policy) = sandbox {
+        if !ANSWERS.load(Ordering::Relaxed) {
+            return Err(std::io::Error::other("sandbox unavailable: this program cannot start itself again"));
+        }
+        let mut command = tokio::process::Command::new(OWN_BINARY);
+        command.arg(EXEC).arg(SANDBOX).arg(policy.to_argument()).arg(shell);
+        return Ok(command);
+    }
     if ANSWERS.load(Ordering::Relaxed) && has_terminal() {
         let mut command = tokio::process::Command::new(OWN_BINARY);
         command.arg(EXEC).arg(shell);
-        return command;
+        return Ok(command);
     }
     let mut command = tokio::process::Command::new(shell);
     command.process_group(0);
-    command
+    Ok(command)
 }
 
 /// Whether the daemon was started from a terminal that its children could open.

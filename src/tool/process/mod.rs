@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::sandbox::SandboxPolicy;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep_until};
@@ -31,7 +32,7 @@ mod tree;
 
 pub use background::{Background, Status};
 pub use capture::Capture;
-pub use helper::enter;
+pub use helper::{can_contain, enter};
 use marker::Marker;
 use tree::Tree;
 
@@ -68,6 +69,8 @@ pub struct CommandLine {
     pub secret_env: Arc<[String]>,
     /// Bytes of output kept from the start, and as many from the end.
     pub keep_bytes: usize,
+    /// What it runs behind; `None` runs it with all that the user may do.
+    pub sandbox: Option<Arc<SandboxPolicy>>,
 }
 
 /// How a command ended.
@@ -234,7 +237,7 @@ impl Processes {
         let (reader, writer): (PipeReader, _) = std::io::pipe()?;
         // A user with many pipes is refused and keeps the usual 64 KiB.
         rustix::pipe::fcntl_setpipe_size(&reader, PIPE_BYTES).ok();
-        let mut command = helper::shell_command(shell());
+        let mut command = helper::shell_command(shell(), line.sandbox.as_deref())?;
         command.arg("-c").arg(&line.command).current_dir(&line.cwd);
         command.stdin(input).stdout(writer.try_clone()?).stderr(writer);
         environment::clean(command.as_std_mut(), &line.secret_env, &marker);

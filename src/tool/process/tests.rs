@@ -35,6 +35,7 @@ fn line(command: &str) -> CommandLine {
         timeout: Duration::from_secs(60),
         secret_env: Arc::from([]),
         keep_bytes: 16 << 10,
+        sandbox: None,
     }
 }
 
