@@ -64,7 +64,6 @@ impl TerminalClient {
                 _ => {}
             },
             SessionEvent::TurnEnded(_) => self.progress(""),
-            SessionEvent::Notice(text) => self.progress(&format!("! {text}")),
             _ => {}
         }
     }

@@ -97,7 +97,6 @@ impl SessionClient {
                 let info = acp::SessionInfoUpdate::new().title(title).updated_at(clock::iso8601(clock::now_ms()));
                 self.update(acp::SessionUpdate::SessionInfoUpdate(info)).await;
             }
-            SessionEvent::Notice(text) => self.notice("session", Severity::Warning, text).await,
             SessionEvent::Replay(replayed) => self.render_replay(replayed).await,
         }
     }
@@ -142,7 +141,7 @@ impl SessionClient {
     }
 
     /// A notice where the client takes them, else a thought: never a word of the answer.
-    async fn notice(&self, owner: &str, severity: Severity, text: String) {
+    async fn notice(&self, turn_id: &str, severity: Severity, text: String) {
         if self.client.features.get().notices {
             let severity = match severity {
                 Severity::Info => acp::NoticeSeverity::Info,
@@ -151,7 +150,7 @@ impl SessionClient {
             let notice = acp::Notice::new(severity, to_client::shortened(&text, 2_000));
             self.update(acp::SessionUpdate::Notice(notice)).await;
         } else {
-            self.chunk(ChunkKind::Thought, format!("{owner}.notice").into(), format!("{text}\n")).await;
+            self.chunk(ChunkKind::Thought, format!("{turn_id}.notice").into(), format!("{text}\n")).await;
         }
     }
 

@@ -87,7 +87,7 @@ pub(super) struct Session {
     pub(super) tools: Arc<ToolRegistry>,
     pub(super) tool_context: ToolContext,
     hooks: Vec<Arc<dyn Hook>>,
-    /// What is told once the session is announced.
+    /// What is told in the first turn: before it, a client without notices has no place for them.
     pub(super) notices: Vec<String>,
     /// US dollars it has cost, as long as every price was known.
     pub(super) spent_usd: Option<f64>,

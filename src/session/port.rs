@@ -58,8 +58,6 @@ pub enum SessionEvent {
     Options(SessionOptions),
     /// The session's title.
     Title(String),
-    /// Something a person should know that belongs to no turn.
-    Notice(String),
     /// A stored message, shown again.
     Replay(Replayed),
 }

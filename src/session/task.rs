@@ -165,9 +165,6 @@ impl Task {
         self.delivery = None;
         if !std::mem::replace(&mut self.is_announced, true) {
             self.session.client.tell(SessionEvent::Commands(slash::COMMANDS.to_vec())).await;
-            for notice in std::mem::take(&mut self.session.notices) {
-                self.session.client.tell(SessionEvent::Notice(notice)).await;
-            }
         }
     }
 

@@ -11,7 +11,8 @@ use crate::clock;
 use crate::message::{Message, Part, Usage, UserMessage};
 use crate::prompt::{self, PromptSources};
 use crate::store::{TurnRow, Write};
-use crate::turn::{Strictness, TurnContext, TurnEnd, TurnLimits, TurnReport, run_turn};
+use crate::turn::event::{Severity, TurnEvent};
+use crate::turn::{Strictness, TurnContext, TurnEnd, TurnIo, TurnLimits, TurnReport, run_turn};
 
 use super::command::SessionError;
 use super::io::SessionIo;
@@ -31,6 +32,7 @@ pub(super) struct TurnPlan {
     context: TurnContext,
     title: Option<String>,
     is_prompt_new: bool,
+    notices: Vec<String>,
 }
 
 impl TurnPlan {
@@ -75,7 +77,7 @@ impl TurnPlan {
                 input_tokens: None,
             },
         };
-        Self { context, title, is_prompt_new }
+        Self { context, title, is_prompt_new, notices: std::mem::take(&mut session.notices) }
     }
 
     /// What is stored before the first model call: the user's words, the turn, and what changed of the
@@ -124,6 +126,9 @@ pub(super) async fn run_guarded(
     io.client.tell(SessionEvent::TurnStarted { turn_id: Arc::clone(&io.turn_id) }).await;
     if let Some(title) = &plan.title {
         io.client.tell(SessionEvent::Title(title.clone())).await;
+    }
+    for text in plan.notices {
+        io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
     }
     let turn = run_turn(&plan.context, history, &io, &cancel);
     match AssertUnwindSafe(turn).catch_unwind().await {

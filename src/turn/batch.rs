@@ -242,8 +242,8 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
         }
         let depends = |access: &[Access]| match &slot.state {
             SlotState::Ready(prepared) => conflicts(access, &prepared.plan.access),
-            // It may be about a file that is just being written.
-            SlotState::Unusable(_) => access.iter().any(|access| matches!(access, Access::Write(_))),
+            // What cannot run now may be able to once the calls before it have done their work.
+            SlotState::Unusable(_) => true,
         };
         self.is_one_at_a_time || self.active.iter().any(|(_, access)| depends(access))
     }
@@ -252,7 +252,7 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
     fn may_be_outdated(&self, slot: &Slot) -> bool {
         match &slot.state {
             SlotState::Ready(prepared) => conflicts(&self.touched, &prepared.plan.access),
-            SlotState::Unusable(_) => self.touched.iter().any(|access| matches!(access, Access::Write(_))),
+            SlotState::Unusable(_) => !self.touched.is_empty(),
         }
     }
 
