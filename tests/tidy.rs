@@ -36,12 +36,12 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// Crates that only some files may use, so that each has one place where it can be replaced.
 const FENCES: &[(&str, &[&str])] = &[
-    ("reqwest", &["src/provider/", "src/tool/web_fetch", "src/tool/html"]),
+    ("reqwest", &["src/provider/", "src/tool/web_fetch", "src/tool/html", "src/tool/property_tests"]),
     ("rusqlite", &["src/store/"]),
     ("jsonrpsee", &["src/rpc/", "src/server/"]),
     ("turnd_protocol", &["src/rpc/", "src/server/", "src/session/", "src/cli/"]),
     ("tree_sitter", &["src/approval/"]),
-    ("clap", &["src/config.rs", "src/cli/", "src/main.rs", "src/script/mod.rs"]),
+    ("clap", &["src/config/", "src/cli/", "src/main.rs", "src/script/mod.rs"]),
     ("tokio::process", &["src/tool/process", "src/hook/", "src/provider/credentials", "src/script/agent.rs"]),
 ];
 
