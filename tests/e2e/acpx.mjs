@@ -1,4 +1,4 @@
-// Drives an agent with the headless client acpx (npm acpx), whose every command may start a new agent process.
+// Drives an agent with the headless client acpx (npm acpx), each of whose commands here starts a new agent process.
 //
 // usage: node acpx.mjs -- AGENT [ARGS..]
 //
@@ -12,7 +12,7 @@ import os from "node:os";
 import path from "node:path";
 
 const ANSWER_MS = 60_000;
-const ALL_DENIED = 5; // acpx's exit code when every question since its agent started was refused
+const ALL_DENIED = 5; // acpx's exit code for a turn in which every question was refused
 const modules = path.resolve(process.env.TURND_TEST_NODE_MODULES ?? "node_modules");
 
 function check(holds, promise, seen) {
@@ -32,16 +32,19 @@ function node() {
 
 /** The raw messages of one prompt, as `--format json` prints them. */
 class Talk {
-  constructor(lines) {
+  constructor(lines, code) {
     this.messages = lines.map((line) => JSON.parse(line));
+    this.code = code;
   }
 
   requests(method) {
     return this.messages.filter((message) => message.method === method && "id" in message);
   }
 
+  /** What the turn showed; before it a new process may have replayed the session. */
   updates() {
-    return this.messages.filter((message) => message.method === "session/update").map(({ params }) => params.update);
+    const turn = this.messages.slice(this.messages.findIndex((message) => message.method === "session/prompt") + 1);
+    return turn.filter((message) => message.method === "session/update").map(({ params }) => params.update);
   }
 
   said(kind) {
@@ -93,13 +96,19 @@ class Acpx {
       child.on("error", reject);
       child.on("close", (code) => {
         clearTimeout(timer);
-        if (code === 0 || code === ALL_DENIED) resolve(new Talk(lines));
+        if (code === 0 || code === ALL_DENIED) resolve(new Talk(lines, code));
         else reject(new Error(`acpx ${words.join(" ")} ended with ${code}: ${errors}${lines.at(-1) ?? ""}`));
       });
     });
   }
 
-  /** Waits until no agent process is left, so that the next command starts a new one. */
+  /** Runs a prompt in a new agent process. */
+  async prompt(text, options = [], onLine = undefined) {
+    await this.rest();
+    return this.run([...options, "prompt", text], onLine);
+  }
+
+  /** Waits until no agent process is left; a prompt that arrives while acpx ends one is refused. */
   async rest() {
     for (let left = 100; left > 0; left -= 1) {
       const talk = await this.run(["status"]);
@@ -111,7 +120,7 @@ class Acpx {
 }
 
 async function toolCall(acpx) {
-  const talk = await acpx.run(["prompt", "look at the notes"]);
+  const talk = await acpx.prompt("look at the notes");
   same(talk.stopReason(), "end_turn", "a turn with a tool call ends with end_turn");
   same(talk.toolStates(), [["pending", "in_progress", "completed"]], "the call goes pending, in_progress, completed");
   check(talk.said("agent_thought_chunk"), "the reasoning is shown");
@@ -119,7 +128,7 @@ async function toolCall(acpx) {
 }
 
 async function approval(acpx) {
-  const talk = await acpx.run(["--approve-all", "prompt", "write greeting"]);
+  const talk = await acpx.prompt("write greeting", ["--approve-all"]);
   same(talk.stopReason(), "end_turn", "a turn with an approved write ends with end_turn");
   same(talk.requests("session/request_permission").length, 1, "the write asked once");
   same(talk.toolStates(), [["pending", "in_progress", "completed"]], "the approved call ran to completed");
@@ -128,9 +137,12 @@ async function approval(acpx) {
 }
 
 async function rejection(acpx) {
-  const talk = await acpx.run(["--deny-all", "prompt", "write farewell"]);
+  const talk = await acpx.prompt("write farewell", ["--deny-all"]);
+  same(talk.code, ALL_DENIED, "acpx says that all was denied");
   const [question] = talk.requests("session/request_permission");
-  const chosen = talk.messages.find((message) => message.id === question?.id && message.result)?.result.outcome.optionId;
+  // Both sides number their own requests, so the id alone does not tell an answer to the agent.
+  const answer = talk.messages.find((message) => message.id === question?.id && message.result?.outcome);
+  const chosen = answer?.result.outcome.optionId;
   const option = question?.params.options.find((offered) => offered.optionId === chosen);
   same(option?.kind, "reject_once", "acpx found an option to reject once");
   same(talk.stopReason(), "end_turn", "a turn with a rejected write still ends with end_turn");
@@ -141,7 +153,7 @@ async function rejection(acpx) {
 async function cancel(acpx) {
   let started;
   const streaming = new Promise((resolve) => (started = resolve));
-  const turn = acpx.run(["prompt", "slow"], (line) => line.includes("agent_message_chunk") && started());
+  const turn = acpx.prompt("slow", [], (line) => line.includes("agent_message_chunk") && started());
   await Promise.race([streaming, turn]);
   const answer = await acpx.run(["cancel"]);
   same(answer.messages[0].cancelled, true, "acpx cancel reaches the running turn");
@@ -151,7 +163,7 @@ async function cancel(acpx) {
 async function nextProcess(acpx, sessionId) {
   const { acpxSessionId } = await acpx.rest();
   same(acpxSessionId, sessionId, "one session served every command");
-  const talk = await acpx.run(["prompt", "hello"]);
+  const talk = await acpx.prompt("hello");
   same(talk.requests("initialize").length, 1, "a new agent process serves the next command");
   same(talk.requests("session/new").length, 0, "it goes on with the stored session");
   same(talk.stopReason(), "end_turn", "and answers in it");
@@ -169,7 +181,6 @@ async function main(command) {
     const acpx = new Acpx(command, folder, home);
     const created = (await acpx.run(["sessions", "new"])).messages[0];
     check(created.created && created.acpxSessionId, "acpx makes a session", created);
-    await acpx.rest();
     await toolCall(acpx);
     await approval(acpx);
     await rejection(acpx);
