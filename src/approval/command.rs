@@ -9,7 +9,7 @@ use super::danger;
 use super::display;
 use super::floor;
 use super::need::{Findings, NeedKind};
-use super::place::{Site, Spot, Standing, expand};
+use super::place::{Site, Spot, Standing, expand, running_setting};
 use super::program::{self, Assessment, Objection, Sees};
 use super::rule::{Reach, Rule};
 use super::shell::{self, Analysis, Command, Joined, Plainness, RedirectKind, Word, WordKind};
@@ -152,6 +152,12 @@ impl Case<'_> {
         let assessment = program::assess(&inner);
         let mut objections = assessment.objections.clone();
         objections.extend(danger::objections(&inner, self.places, &now.all));
+        if let Some(setting) = self.repository_runs(&inner, &assessment, now) {
+            let reason = format!("the repository's `{setting}` makes git run something");
+            findings.changes(|| reason.clone());
+            findings.need(NeedKind::Command, display::escape(&reason));
+            findings.to_cover = None;
+        }
         let secrets = self.secrets(&inner, now);
         let rule = self.covering_rule(command, &inner, &objections);
         if let Some(rule) = rule {
@@ -175,6 +181,18 @@ impl Case<'_> {
         }
         self.paths(&inner, &assessment, rule, now, findings);
         now.go(&inner, self);
+    }
+
+    /// The setting of a repository that would make this reading git command run something.
+    fn repository_runs(&self, command: &Command, assessment: &Assessment, now: &Folders) -> Option<String> {
+        let is_git = command.words.first().is_some_and(|program| shell::program_name(&program.text) == "git");
+        if !is_git || !assessment.is_read_only {
+            return None;
+        }
+        let elsewhere =
+            assessment.paths.iter().filter_map(|path| now.spots(path, self)).flatten().map(|spot| spot.real);
+        let folders: Vec<PathBuf> = now.all.iter().cloned().chain(elsewhere).take(MAX_FOLDERS * 4).collect();
+        running_setting(&folders)
     }
 
     /// Paths that a reading command names.

@@ -7,6 +7,7 @@
 mod expand;
 mod names;
 mod real;
+mod repository;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use globset::GlobMatcher;
 pub(super) use expand::expand;
 pub(super) use names::Standing;
 use real::{absolute, normal, real_path};
+pub(super) use repository::running_setting;
 
 use super::rule::path_glob;
 

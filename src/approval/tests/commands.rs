@@ -95,3 +95,17 @@ fn everyday_commands_rarely_raise_a_needless_question() {
     let percent = 100.0 * needless.len() as f64 / f64::from(passing);
     assert!(percent <= MAX_NEEDLESS_PERCENT, "{percent:.1} % of {passing}:\n{}", needless.join("\n"));
 }
+
+#[test]
+fn git_only_reads_where_the_repository_names_no_program() {
+    let world = World::new().with(RuleEffect::Allow, &["git status *", "git log *"]);
+    std::fs::create_dir_all(world.path("w/bare/objects")).unwrap();
+    std::fs::write(world.path("w/bare/HEAD"), "ref: refs/heads/main").unwrap();
+    std::fs::write(world.path("w/bare/config"), "[core]\n\tbare = true\n\tfsmonitor = touch PWN\n").unwrap();
+    let gate = world.gate();
+    assert_eq!(name(&terminal(&gate, "git status")), "allow");
+    assert_eq!(name(&terminal(&gate, "cd bare && git status")), "ask");
+    assert_eq!(name(&terminal(&gate, "git -C bare status")), "ask");
+    std::fs::write(world.path("w/.git/config"), "[core]\n\tpager = touch PWN\n").unwrap();
+    assert_eq!(name(&terminal(&gate, "git log -3")), "ask");
+}
