@@ -61,6 +61,8 @@ struct Session {
     prompts: usize,
     loads: usize,
     has_free_turns: bool,
+    /// Before its first prompt a session may only say something about itself.
+    is_fresh: bool,
     calls: BTreeMap<String, Call>,
 }
 
@@ -134,7 +136,11 @@ impl Rules {
             Some("initialize") => {
                 self.capabilities = entry.message.pointer("/params/clientCapabilities").cloned().unwrap_or_default();
             }
-            Some("session/prompt") => self.sessions.entry(session).or_default().prompts += 1,
+            Some("session/prompt") => {
+                let session = self.sessions.entry(session).or_default();
+                session.prompts += 1;
+                session.is_fresh = false;
+            }
             Some("session/load") => {
                 let session = self.sessions.entry(session).or_default();
                 session.loads += 1;
@@ -205,7 +211,7 @@ impl Rules {
         match method {
             "session/new" | "session/fork" => {
                 if let Some(id) = result.and_then(|result| result.get("sessionId")).and_then(Value::as_str) {
-                    self.sessions.entry(id.to_owned()).or_default();
+                    self.sessions.entry(id.to_owned()).or_default().is_fresh = true;
                 }
             }
             "session/prompt" => self.prompt_answered(session, result),
@@ -286,7 +292,8 @@ impl Rules {
         if session.loads > 0 {
             return self.replayed(id, kind, update);
         }
-        if TURN_UPDATES.contains(&kind) && session.prompts == 0 && !session.has_free_turns {
+        let is_notice = session.is_fresh && kind == "agent_thought_chunk";
+        if TURN_UPDATES.contains(&kind) && session.prompts == 0 && !session.has_free_turns && !is_notice {
             self.flag(format!("{kind} in {id} although no prompt is running: {update}"));
         } else if kind == "tool_call" {
             self.announced(id, update);
