@@ -206,6 +206,10 @@ impl Client {
 
     /// Closes the agent's stdin.
     pub fn close_stdin(&mut self) {
+        let last = std::mem::take(&mut self.partial);
+        if !last.trim_ascii().is_empty() {
+            self.entries.push(Entry::from_line(Side::Client, last));
+        }
         self.stdin = None;
     }
 

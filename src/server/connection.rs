@@ -217,15 +217,17 @@ impl Connection {
         let sessions = self.server.sessions.clone();
         let drained = async {
             let mut drained = std::pin::pin!(sessions.drained());
-            loop {
+            let mut is_drained = false;
+            // What was asked before the end of the input is still answered.
+            while !is_drained || !self.working.is_empty() {
                 tokio::select! {
-                    () = &mut drained => return,
+                    () = &mut drained, if !is_drained => is_drained = true,
                     Some((key, answer)) = self.working.next(), if !self.working.is_empty() => self.answer(key, answer),
                 }
             }
         };
         if tokio::time::timeout(DRAIN_LIMIT, drained).await.is_err() {
-            tracing::warn!(?ending, "a session did not end in time");
+            tracing::warn!(?ending, "a session or a request did not end in time");
         }
         while let Some(Some((key, answer))) = futures_util::FutureExt::now_or_never(self.working.next()) {
             self.answer(key, answer);
