@@ -14,6 +14,7 @@ mod danger;
 mod digest;
 pub mod display;
 mod floor;
+mod folders;
 mod gate;
 mod need;
 mod offer;

@@ -98,7 +98,7 @@ fn check_word(subcommand: &str, word: &Word, out: &mut Assessment) {
     if is_refused || opens_pager {
         return out.refuse(&format!("`{name}` does more than read"), text);
     }
-    if text.contains("%G") {
+    if text.contains("%G") || text.contains("%(signature") {
         return out.refuse("its format runs a signature check", text);
     }
     let value = text.split_once('=').map_or(text, |(_, value)| value);

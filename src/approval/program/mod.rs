@@ -17,6 +17,8 @@ use super::shell::{Command, SHELLS, Word, WordKind, interpreter, is_wrapper, pro
 pub(super) struct Assessment {
     /// True when the program, used like this, changes nothing and runs nothing.
     pub(super) is_read_only: bool,
+    /// True when it reads everything below the folders it is given, hidden files too.
+    pub(super) is_deep: bool,
     /// What it shows of what it reads.
     pub(super) sees: Sees,
     /// Words that are (or may be) paths it reads.
@@ -104,7 +106,11 @@ pub(super) fn assess(command: &Command) -> Assessment {
         _ => {}
     }
     match table::READERS.iter().find(|reader| lists(reader.names, name)) {
-        Some(reader) => assess_reader(reader, arguments),
+        Some(reader) => {
+            let mut out = assess_reader(reader, arguments);
+            special_words(name, arguments, &mut out);
+            out
+        }
         None => unknown(program, command),
     }
 }
@@ -144,6 +150,38 @@ fn is_version_query(name: &str, arguments: &[Word]) -> bool {
     let Some(flag) = flag.as_literal() else { return false };
     let asks = matches!(flag, "--version" | "-V" | "-v" | "version" | "-version" | "--help");
     asks && table::VERSIONED.iter().any(|(known, flags)| lists(known, name) && lists(flags, flag))
+}
+
+/// What no table of options can say of a program.
+fn special_words(name: &str, arguments: &[Word], out: &mut Assessment) {
+    let texts = || arguments.iter().map(|word| word.text.as_str());
+    let has_letter =
+        |letter: char| texts().any(|text| text.starts_with('-') && !text.starts_with("--") && text.contains(letter));
+    let has = |option: &str| texts().any(|text| text == option);
+    match name {
+        "date" => {
+            let given =
+                texts().zip(texts().skip(1)).filter(|(before, _)| lists("-d --date", before)).map(|(_, value)| value);
+            let dates: Vec<&str> = given.collect();
+            let sets = texts().find(|text| !text.starts_with(['-', '+']) && !dates.contains(text));
+            if let Some(word) = sets {
+                out.refuse("sets the clock", word);
+            }
+        }
+        "jq" => {
+            if let Some(script) = texts().find(|text| ["import", "include"].iter().any(|word| text.contains(word))) {
+                out.refuse("its script reads other files", script);
+            }
+        }
+        "grep" | "egrep" | "fgrep" | "zgrep" => {
+            let is_limited = texts().any(|text| text.starts_with("--include") || text.contains(".env"));
+            out.is_deep = (has_letter('r') || has("--recursive")) && !is_limited;
+        }
+        "rg" => out.is_deep = has("--hidden") || has("-.") || texts().any(|text| text.starts_with("-uu")),
+        "ag" => out.is_deep = has("--hidden") || has_letter('u'),
+        "diff" => out.is_deep = has_letter('r') || has("--recursive"),
+        _ => {}
+    }
 }
 
 fn assess_reader(reader: &Reader, arguments: &[Word]) -> Assessment {

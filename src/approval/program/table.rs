@@ -14,7 +14,7 @@ const fn names(names: &'static str, operands: Operands, text_options: &'static s
 }
 
 /// Programs that only read, grouped by how their words are read.
-pub(super) static READERS: [Reader; 55] = [
+pub(super) static READERS: [Reader; 54] = [
     content(
         "cat rev zcat zipinfo sum cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum",
         Operands::Paths,
@@ -38,7 +38,7 @@ pub(super) static READERS: [Reader; 55] = [
     content("hexdump hd", Operands::Paths, "-n -s -e", "-f"),
     content("strings", Operands::Paths, "-n -t -e --bytes --radix --encoding", ""),
     content("nm size readelf", Operands::Paths, "", "--plugin"),
-    content("objdump", Operands::Paths, "-j -M --section --start-address --stop-address", ""),
+    content("objdump", Operands::Paths, "-j -M --section --start-address --stop-address", "--plugin -P"),
     content("base64 base32", Operands::Paths, "-w --wrap", ""),
     content("join look", Operands::Paths, "", ""),
     content("uniq", Operands::OnePath, "-f -s -w --skip-fields --skip-chars --check-chars", ""),
@@ -66,7 +66,7 @@ pub(super) static READERS: [Reader; 55] = [
         "-X --exclude-from --files0-from",
     ),
     names("df", Operands::Paths, "-B -t -x --block-size --type --exclude-type", ""),
-    names("readlink realpath cd pushd", Operands::Paths, "", ""),
+    names("readlink realpath cd", Operands::Paths, "", ""),
     names("tree", Operands::Paths, "-L -I -P --filelimit --charset --sort --timefmt", "-o --output -R -l --fromfile"),
     Reader {
         names: "grep egrep fgrep zgrep",
@@ -129,7 +129,6 @@ pub(super) static READERS: [Reader; 55] = [
     names("lsof", Operands::Text, "-i -p -u -c", "-D"),
     names("tput", Operands::Text, "", "init reset"),
     names("date", Operands::Text, "-d --date", "-s --set -f --file"),
-    names("popd dirs", Operands::Nothing, "", ""),
     names("rustc", Operands::Nothing, "--explain --print", "-o -C -Z"),
     names("nvidia-smi sensors lspci lsusb", Operands::Nothing, "", "-f"),
     names("pstree", Operands::Text, "", ""),
