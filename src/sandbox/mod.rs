@@ -57,6 +57,9 @@ impl SandboxPolicy {
     #[must_use]
     pub fn new(writable: &[PathBuf], deny_read: Vec<PathBuf>, network: bool) -> Self {
         let protected = writable.iter().flat_map(|root| protected_in(root)).collect();
+        // Covering a folder would cover what may be changed below it, too.
+        let is_below = |path: &PathBuf| writable.iter().any(|root| root.starts_with(path));
+        let deny_read = deny_read.into_iter().filter(|path| !is_below(path)).collect();
         let temporary = temporary();
         let writable = writable.iter().cloned().chain(temporary.clone()).collect();
         Self { writable, protected, deny_read, network, temporary }
