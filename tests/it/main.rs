@@ -7,6 +7,8 @@ mod flood;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
 mod processes;
 #[cfg(test)]
 mod store;

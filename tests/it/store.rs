@@ -127,3 +127,23 @@ async fn a_session_has_one_owner_and_the_other_daemon_says_so() {
     let loaded = lab.load(&mut second, &session).await;
     assert!(loaded.get("result").is_some(), "a dead owner holds nothing: {loaded}");
 }
+
+#[tokio::test]
+async fn a_store_of_a_newer_version_is_left_alone_and_said_so() {
+    let lab = Lab::new(json!([{"text": "hi", "repeat": true}]), json!({})).await;
+    let mut client = lab.start(&turnd()).await;
+    let session = lab.session(&mut client).await;
+    client.close_stdin();
+    client.process.wait().await.unwrap();
+    let path = lab.stage.home().join("sessions.db");
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 9999).unwrap();
+
+    let mut client = lab.start(&turnd()).await;
+    let params = json!({"cwd": lab.stage.workspace(), "mcpServers": []});
+    let refused = client.request(json!("new"), "session/new", params, WAIT).await.unwrap();
+    assert_eq!(refused["error"]["code"], -32603, "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("9999"), "{refused}");
+    let refused = lab.load(&mut client, &session).await;
+    assert!(refused.get("error").is_some(), "{refused}");
+    assert_eq!(ask(&lab, "select count(*) from sessions"), 1);
+}
