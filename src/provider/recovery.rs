@@ -279,6 +279,12 @@ pub fn backoff(policy: &RetryPolicy, failures: u32, jitter: f64) -> Duration {
     delay + delay.mul_f64(0.5 * jitter.clamp(0.0, 1.0))
 }
 
+/// The wait before the next request after so many failures in a row.
+#[must_use]
+pub fn pause(endpoint: &Endpoint, failures: u32) -> Duration {
+    backoff(&endpoint.retry, failures, jitter())
+}
+
 /// A share from 0 to 1, another one each time; nothing secret depends on it.
 fn jitter() -> f64 {
     let random = RandomState::new().hash_one(0_u8);

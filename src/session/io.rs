@@ -1,5 +1,6 @@
 //! What a running turn sees of the outside: the store, the client, and the user's words in between.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 use crate::provider::pricing;
 use crate::store::{ApprovalRow, Store, ToolCallRow, TurnRow, Write};
+use crate::tool::Display;
 use crate::turn::event::TurnEvent;
 use crate::turn::port::{Answer, Ask, Record, RecordError, ToolCallRecord};
 use crate::turn::{TurnIo, TurnReport};
@@ -29,6 +31,8 @@ struct DeskState {
     redirect: Option<String>,
     progress: TurnProgress,
     context_tokens: Option<u64>,
+    /// Tool calls that the client has been shown and not seen end.
+    open_calls: BTreeSet<String>,
 }
 
 /// Where a running turn is.
@@ -75,6 +79,19 @@ impl Desk {
         self.lock().progress
     }
 
+    fn note(&self, event: &TurnEvent) {
+        match event {
+            TurnEvent::ToolCallPending { id, .. } => {
+                self.lock().open_calls.insert(id.clone());
+            }
+            TurnEvent::ToolCallEnded { id, .. } => {
+                self.lock().open_calls.remove(id);
+            }
+            TurnEvent::Usage { context_tokens, .. } => self.lock().context_tokens = Some(*context_tokens),
+            _ => {}
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, DeskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,8 +115,8 @@ pub(super) struct SessionIo {
 
 impl TurnIo for SessionIo {
     async fn emit(&self, mut event: TurnEvent) {
-        if let TurnEvent::Usage { context_tokens, cost_usd, .. } = &mut event {
-            self.desk.lock().context_tokens = Some(*context_tokens);
+        self.desk.note(&event);
+        if let TurnEvent::Usage { cost_usd, .. } = &mut event {
             *cost_usd = self.spent_usd.zip(*cost_usd).map(|(before, turn)| before + turn);
         }
         let told = self.client.tell(SessionEvent::Turn { turn_id: Arc::clone(&self.turn_id), event });
@@ -169,6 +186,16 @@ impl TurnIo for SessionIo {
 const LAGGING_CLIENT_GRACE: Duration = Duration::from_millis(50);
 
 impl SessionIo {
+    /// Shows the end of calls that a torn turn left open on the client's screen.
+    pub(super) async fn end_open_calls(&self) {
+        let open = std::mem::take(&mut self.desk.lock().open_calls);
+        for id in open {
+            let display =
+                vec![Display::Text("Interrupted: the turn failed; whether this had an effect is unknown.".into())];
+            self.emit(TurnEvent::ToolCallEnded { id, is_failed: true, display, raw: None }).await;
+        }
+    }
+
     async fn overdue(&self) {
         self.cancel.cancelled().await;
         tokio::time::sleep(LAGGING_CLIENT_GRACE).await;

@@ -199,14 +199,13 @@ impl Session {
         }
     }
 
-    /// The history from the store, after a turn that could not give it back.
-    pub(super) async fn reload(&self) -> Vec<Message> {
+    /// The history as it is stored, with what a torn turn left open closed; `None` when it cannot be read.
+    pub(super) async fn reload(&self) -> Option<Vec<Message>> {
         match self.host.store.open_session(&self.id).await {
-            Ok(Some(loaded)) => loaded.messages.into_iter().map(|stored| stored.message).collect(),
-            Ok(None) => Vec::new(),
+            Ok(loaded) => loaded.map(|loaded| loaded.messages.into_iter().map(|stored| stored.message).collect()),
             Err(error) => {
                 tracing::error!(session = %self.id, %error, "the history could not be read again");
-                Vec::new()
+                None
             }
         }
     }

@@ -13,7 +13,6 @@ use crate::clock;
 use crate::config::Mode;
 use crate::message::{Message, Part, Usage};
 use crate::store::Write;
-use crate::turn::ExitReason;
 
 use super::command::{Command, Opened, Prompt, PromptEnd, PromptOutcome, ReplayWish, SessionError};
 use super::handle::Mailbox;
@@ -21,7 +20,7 @@ use super::io::{Desk, SessionIo};
 use super::open::{self, Host, OpenRequest, Session};
 use super::port::{SessionEvent, SessionOptions};
 use super::slash;
-use super::turn_plan::{TurnDone, TurnPlan, run_guarded};
+use super::turn_plan::{self, TurnDone, TurnPlan};
 
 /// Prompts that may wait beside the running one.
 const MAX_WAITING: usize = 16;
@@ -269,7 +268,7 @@ impl Task {
         };
         let plan = TurnPlan::new(&mut self.session, &turn_id, &prompt.parts);
         let cancel = prompt.cancel.clone();
-        let turn = run_guarded(plan, history, prompt.parts, io, cancel.clone());
+        let turn = turn_plan::run(plan, history, prompt.parts, io, cancel.clone());
         Running { turn: turn.boxed(), turn_id, desk, cancel, reply: Some(prompt.reply) }
     }
 
@@ -277,10 +276,9 @@ impl Task {
         let Phase::Running(running) = &mut self.phase else { return };
         let reply = running.reply.take();
         self.context_tokens = running.desk.context_tokens().unwrap_or(self.context_tokens);
-        let is_torn = done.result.as_ref().is_ok_and(|report| report.exit == ExitReason::SessionPersistenceFailed);
-        let history = match done.history {
-            Some(history) if !is_torn => history,
-            _ => self.session.reload().await,
+        let history = match &done.result {
+            Ok(report) if report.exit.is_torn() => self.session.reload().await.unwrap_or(done.history),
+            _ => done.history,
         };
         if let Some(prompt) = done.system_prompt {
             self.session.row.system_prompt = Some(prompt);

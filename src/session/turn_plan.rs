@@ -1,10 +1,7 @@
-//! One turn as its session's task sees it: what it is built from, and a future that survives a panic.
+//! One turn as its session's task sees it: what it is built from, and the future that runs it.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::future::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
@@ -20,9 +17,9 @@ use super::open::Session;
 use super::port::SessionEvent;
 use super::replay;
 
-/// What a turn's future gives: the history back, unless it panicked, and how it went.
+/// What a turn's future gives: the history back, and how it went.
 pub(super) struct TurnDone {
-    pub(super) history: Option<Vec<Message>>,
+    pub(super) history: Vec<Message>,
     pub(super) result: Result<TurnReport, SessionError>,
     pub(super) system_prompt: Option<String>,
 }
@@ -108,8 +105,8 @@ impl TurnPlan {
     }
 }
 
-/// Stores the user's words, runs the turn, and survives a panic in it.
-pub(super) async fn run_guarded(
+/// Stores the user's words and runs the turn.
+pub(super) async fn run(
     plan: TurnPlan,
     mut history: Vec<Message>,
     parts: Vec<Part>,
@@ -119,7 +116,7 @@ pub(super) async fn run_guarded(
     let message = Message::User(UserMessage { content: parts });
     if let Err(error) = io.store.write(plan.first_writes(&io, &message)).await {
         let result = Err(SessionError::Store(error.to_string()));
-        return TurnDone { history: Some(history), result, system_prompt: None };
+        return TurnDone { history, result, system_prompt: None };
     }
     history.push(message);
     let system_prompt = plan.is_prompt_new.then(|| plan.context.system_prompt.to_string());
@@ -130,18 +127,7 @@ pub(super) async fn run_guarded(
     for text in plan.notices {
         io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
     }
-    let turn = run_turn(&plan.context, history, &io, &cancel);
-    match AssertUnwindSafe(turn).catch_unwind().await {
-        Ok(TurnEnd { history, report }) => TurnDone { history: Some(history), result: Ok(report), system_prompt },
-        Err(panic) => {
-            tracing::error!(session = %io.session_id, panic = panic_text(&*panic), "a turn panicked");
-            let result = Err(SessionError::Internal("the turn failed inside turnd; see the log".into()));
-            TurnDone { history: None, result, system_prompt }
-        }
-    }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
+    let TurnEnd { history, report } = run_turn(&plan.context, history, &io, &cancel).await;
+    io.end_open_calls().await;
+    TurnDone { history, result: Ok(report), system_prompt }
 }

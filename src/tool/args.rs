@@ -286,7 +286,7 @@ mod tests {
 
     fn run(arguments: Value) -> Result<Sample, String> {
         let Value::Object(arguments) = arguments else { panic!("an object") };
-        parse(&spec::<Sample>("sample", "A sample."), &arguments).map_err(|failure| failure.0)
+        parse(&spec::<Sample>("sample", "A sample."), &arguments).map_err(|failure| failure.text)
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Edit {
         };
         match result {
             Ok(notes) => self.done(&notes),
-            Err(ToolFailure(text)) => ToolOutput::error(text),
+            Err(failure) => ToolOutput::error(failure.text),
         }
     }
 
@@ -82,6 +82,17 @@ impl Edit {
 
 fn cut_off() -> ToolOutput {
     ToolOutput { is_cut_off: true, ..ToolOutput::error("cancelled while the editor was asked; read the file to see") }
+}
+
+/// What an edit of this file was to do, when it could not be worked out.
+pub(super) fn attempt(path: &ResolvedPath, context: &ToolContext) -> CallPlan {
+    CallPlan {
+        title: format!("Edit {}{}", path.shown(&context.cwd), path.link_note(&context.cwd)),
+        kind: ToolKind::Edit,
+        locations: vec![Location { path: path.real.clone(), line: None }],
+        access: vec![Access::Write(path.real.clone())],
+        preview: Vec::new(),
+    }
 }
 
 /// Says no to an edit of a file that is no longer what the model has seen.

@@ -89,15 +89,26 @@ pub trait Tool: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'a, Result<Prepared, ToolFailure>>;
 }
 
-/// Why a call could not be prepared. The text goes to the model.
+/// Why a call could not be prepared.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{0}")]
-pub struct ToolFailure(pub String);
+#[error("{text}")]
+pub struct ToolFailure {
+    /// What the model is told.
+    pub text: String,
+    /// What the call was to do, where that much is known.
+    pub plan: Option<Box<CallPlan>>,
+}
 
 impl ToolFailure {
     /// A failure with this text.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self { text: text.into(), plan: None }
+    }
+
+    /// The same failure of a call that was to do this.
+    #[must_use]
+    pub fn of(self, plan: CallPlan) -> Self {
+        Self { plan: Some(Box::new(plan)), ..self }
     }
 }
 

@@ -51,15 +51,20 @@ impl Tool for Patch {
         Box::pin(async move {
             let arguments: Arguments = args::parse(&self.spec, arguments)?;
             let path = resolve(&arguments.path, &context.cwd)?;
-            let shown = path.shown(&context.cwd);
-            let Some(before) = load_text(&path.real, context).await? else {
-                return Err(ToolFailure::new(format!("{shown} does not exist; write_file makes new files")));
-            };
-            let state = context.clone();
-            let edit = blocking(move || edit(path, before, &arguments, &state)).await?;
+            let attempt = edit::attempt(&path, context);
+            let edit = work_out(path, arguments, context).await.map_err(|failure| failure.of(attempt))?;
             Ok(edit.prepared(context))
         })
     }
+}
+
+async fn work_out(path: ResolvedPath, arguments: Arguments, context: &ToolContext) -> Result<Edit, ToolFailure> {
+    let Some(before) = load_text(&path.real, context).await? else {
+        let shown = path.shown(&context.cwd);
+        return Err(ToolFailure::new(format!("{shown} does not exist; write_file makes new files")));
+    };
+    let context = context.clone();
+    blocking(move || edit(path, before, &arguments, &context)).await
 }
 
 fn edit(

@@ -221,7 +221,7 @@ mod tests {
         symlink("a", folder.path().join("b")).unwrap();
         let check = |spelled: &str, part: &str| {
             let failure = resolve(spelled, folder.path()).unwrap_err();
-            assert!(failure.0.contains(part), "{failure}");
+            assert!(failure.text.contains(part), "{failure}");
         };
         check("", "empty");
         check("a\0b", "NUL");

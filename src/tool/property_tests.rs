@@ -74,8 +74,8 @@ proptest! {
             let tool = registry.get(&spec.name).unwrap();
             let prepared = runtime.block_on(tool.prepare(&arguments, &workspace.context));
             if let Err(failure) = prepared {
-                prop_assert!(!failure.0.is_empty());
-                prop_assert!(failure.0.len() < 8_000, "{}", failure.0.len());
+                prop_assert!(!failure.text.is_empty());
+                prop_assert!(failure.text.len() < 8_000, "{}", failure.text.len());
             }
         }
         prop_assert!(workspace.names().is_empty(), "preparing has no effect");

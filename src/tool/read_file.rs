@@ -89,7 +89,7 @@ impl Tool for ReadFile {
                     biased;
                     () = run.cancel.cancelled() => ToolOutput { is_cut_off: true, ..ToolOutput::error("cancelled") },
                     result = read(&path, range, &context, run.cancel.clone()) => {
-                        result.unwrap_or_else(|failure| ToolOutput::error(failure.0))
+                        result.unwrap_or_else(|failure| ToolOutput::error(failure.text))
                     }
                 }
             }))

@@ -101,7 +101,7 @@ async fn carry_out(search: Search, run: RunContext) -> ToolOutput {
         () = run.cancel.cancelled() => ToolOutput { is_cut_off: true, ..ToolOutput::error("cancelled") },
         result = blocking(move || search::search(&search, &stop)) => match result {
             Ok(text) => ToolOutput::text(text),
-            Err(failure) => ToolOutput::error(failure.0),
+            Err(failure) => ToolOutput::error(failure.text),
         }
     }
 }
@@ -179,9 +179,9 @@ mod tests {
 
     #[test]
     fn a_broken_pattern_or_glob_says_so() {
-        assert!(matcher("fn main(").unwrap_err().0.contains("unclosed group"));
+        assert!(matcher("fn main(").unwrap_err().text.contains("unclosed group"));
         assert!(matcher(r"a\nb").is_err());
         assert!(matcher(&format!("({}){{1000}}", "x{1000}")).is_err());
-        assert!(name_filter("a[").unwrap_err().0.contains("glob"));
+        assert!(name_filter("a[").unwrap_err().text.contains("glob"));
     }
 }

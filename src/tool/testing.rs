@@ -71,7 +71,7 @@ impl Workspace {
     pub(super) async fn call(&self, tool: &dyn Tool, arguments: Value) -> ToolOutput {
         match self.prepare(tool, arguments).await {
             Ok(prepared) => prepared.run(run_context()).await,
-            Err(failure) => ToolOutput::error(failure.0),
+            Err(failure) => ToolOutput::error(failure.text),
         }
     }
 

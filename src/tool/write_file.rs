@@ -44,12 +44,17 @@ impl Tool for WriteFile {
         Box::pin(async move {
             let Arguments { path, content } = args::parse(&self.spec, arguments)?;
             let path = resolve(&path, &context.cwd)?;
-            let before = load_text(&path.real, context).await?;
-            let state = context.clone();
-            let edit = blocking(move || edit(path, before, content, &state)).await?;
+            let attempt = edit::attempt(&path, context);
+            let edit = work_out(path, content, context).await.map_err(|failure| failure.of(attempt))?;
             Ok(edit.prepared(context))
         })
     }
+}
+
+async fn work_out(path: ResolvedPath, content: String, context: &ToolContext) -> Result<Edit, ToolFailure> {
+    let before = load_text(&path.real, context).await?;
+    let context = context.clone();
+    blocking(move || edit(path, before, content, &context)).await
 }
 
 fn edit(

@@ -47,8 +47,8 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
         if self.cancel.is_cancelled() {
             return Ok(Some(Refusal::cancelled()));
         }
-        if let SlotState::Unusable(text) = &slot.state {
-            return Ok(Some(Refusal { text: text.clone(), status: CallStatus::Failed }));
+        if let SlotState::Unusable(failure) = &slot.state {
+            return Ok(Some(Refusal { text: failure.text.clone(), status: CallStatus::Failed }));
         }
         let circle = self.scope.guardrails().block(&slot.call.name, &slot.call.arguments);
         if let Some(reason) = circle {
@@ -56,7 +56,9 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
         }
         let hook_verdict = self.ask_hooks(slot).await;
         let prepared = match &slot.state {
-            SlotState::Unusable(text) => return Ok(Some(Refusal { text: text.clone(), status: CallStatus::Failed })),
+            SlotState::Unusable(failure) => {
+                return Ok(Some(Refusal { text: failure.text.clone(), status: CallStatus::Failed }));
+            }
             SlotState::Ready(prepared) => prepared,
         };
         let gate = &self.scope.context.gate;

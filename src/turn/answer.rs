@@ -53,6 +53,8 @@ pub(super) struct Retake {
     pub(super) output_cap: Option<u64>,
     /// True when the model did nothing wrong: the call does not count.
     pub(super) is_refunded: bool,
+    /// Empty answers in a row so far, which the next request waits for as for failures.
+    pub(super) silences: u32,
 }
 
 /// What was tried so far in this turn.
@@ -137,6 +139,7 @@ impl AnswerPolicy {
             scaffold: vec![Message::Assistant(so_far), Message::user(CONTINUE)],
             output_cap: Some(grown_cap(output_limit, self.continuations)),
             is_refunded: true,
+            ..Retake::default()
         })
     }
 
@@ -166,7 +169,12 @@ impl AnswerPolicy {
         };
         let placeholder = AssistantMessage { text: EMPTY_PLACEHOLDER.into(), ..AssistantMessage::default() };
         let scaffold = vec![Message::Assistant(placeholder), Message::user(nudge)];
-        NextMove::Again(Retake { scaffold, ..Retake::default() })
+        NextMove::Again(Retake { scaffold, silences: self.empty_retries, ..Retake::default() })
+    }
+
+    /// Another model is asked: what this one did not say does not count against it.
+    pub(super) fn forget_silence(&mut self) {
+        (self.empty_retries, self.thinking_retries, self.was_nudged) = (0, 0, false);
     }
 
     fn pieces_text(&self) -> String {

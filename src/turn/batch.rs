@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::message::{ToolCall, ToolResult};
 use crate::sandbox::SandboxPolicy;
-use crate::tool::{Access, CallPlan, Prepared, Progress, RunContext, Tool, ToolOutput};
+use crate::tool::{Access, CallPlan, Prepared, Progress, RunContext, Tool, ToolFailure, ToolOutput};
 
 use super::admit::Refusal;
 use super::close::{Closed, Edit, close};
@@ -57,14 +57,21 @@ pub(super) struct Slot {
 pub(super) enum SlotState {
     /// Ready to be judged.
     Ready(Prepared),
-    /// Cannot run; the text says why.
-    Unusable(String),
+    /// Cannot run, and why.
+    Unusable(ToolFailure),
+}
+
+impl SlotState {
+    fn unusable(text: impl Into<String>) -> Self {
+        Self::Unusable(ToolFailure::new(text))
+    }
 }
 
 impl Slot {
     pub(super) fn plan(&self) -> CallPlan {
         match &self.state {
             SlotState::Ready(prepared) => prepared.plan.clone(),
+            SlotState::Unusable(ToolFailure { plan: Some(plan), .. }) => (**plan).clone(),
             SlotState::Unusable(_) if self.call.name.trim().is_empty() => {
                 CallPlan { title: "(a tool without a name)".into(), ..CallPlan::default() }
             }
@@ -152,10 +159,10 @@ async fn prepare<Io: TurnIo>(scope: &Scope<'_, Io>, call: ToolCall) -> Slot {
     let (arguments, parsed) = parse_arguments(&call.arguments);
     let state = match (tools.get(&call.name), parsed) {
         (None, _) if call.name.trim().is_empty() => {
-            SlotState::Unusable("The tool call has no name, so nothing was run.".into())
+            SlotState::unusable("The tool call has no name, so nothing was run.")
         }
-        (None, _) => SlotState::Unusable(tools.unknown(&call.name)),
-        (Some(_), Err(problem)) => SlotState::Unusable(problem),
+        (None, _) => SlotState::unusable(tools.unknown(&call.name)),
+        (Some(_), Err(problem)) => SlotState::unusable(problem),
         (Some(tool), Ok(map)) => prepare_tool(scope, tool.as_ref(), &map).await,
     };
     Slot { call, arguments, state, sandbox: None }
@@ -169,11 +176,11 @@ pub(super) async fn prepare_tool<Io: TurnIo>(
     let prepared = AssertUnwindSafe(tool.prepare(arguments, &scope.context.tool_context)).catch_unwind();
     tokio::select! {
         biased;
-        () = scope.cancel.cancelled() => SlotState::Unusable(NOT_RUN_CANCELLED.into()),
+        () = scope.cancel.cancelled() => SlotState::unusable(NOT_RUN_CANCELLED),
         prepared = prepared => match prepared {
             Ok(Ok(prepared)) => SlotState::Ready(prepared),
-            Ok(Err(failure)) => SlotState::Unusable(failure.0),
-            Err(_) => SlotState::Unusable(format!("The tool `{}` failed inside turnd; nothing was run.", tool.spec().name)),
+            Ok(Err(failure)) => SlotState::Unusable(failure),
+            Err(_) => SlotState::unusable(format!("The tool `{}` failed inside turnd; nothing was run.", tool.spec().name)),
         },
     }
 }

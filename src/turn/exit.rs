@@ -18,9 +18,9 @@ pub enum ExitReason {
     InterruptedByUser,
     /// Cancelled during a model call.
     InterruptedDuringApiCall,
-    /// The iteration budget had nothing left to take.
+    /// A budget is spent, and the call for a closing summary failed.
     BudgetExhausted,
-    /// The turn made as many model calls as it may.
+    /// The turn made as many model calls as it may; a closing summary was asked for.
     MaxIterationsReached,
     /// The wall-clock budget is spent.
     RunBudgetExhausted,
@@ -134,14 +134,19 @@ impl ExitReason {
         }
     }
 
+    /// True when the turn broke off in the middle of its work, so that only the store knows what holds.
+    #[must_use]
+    pub fn is_torn(self) -> bool {
+        matches!(self, Self::SessionPersistenceFailed | Self::LocalProcessingError)
+    }
+
     /// A line for the user about an exit that is not a plain answer; `None` where the answer, the
     /// cancel or the error already says it.
     #[must_use]
     pub fn explanation(self) -> Option<&'static str> {
         match self {
-            Self::BudgetExhausted | Self::MaxIterationsReached => {
-                Some("Stopped: the turn used all its model calls (max_iterations).")
-            }
+            Self::BudgetExhausted => Some("Stopped: the turn's budget is spent (max_iterations, run_budget_seconds)."),
+            Self::MaxIterationsReached => Some("Stopped: the turn used all its model calls (max_iterations)."),
             Self::RunBudgetExhausted => Some("Stopped: the turn used all its time (run_budget_seconds)."),
             Self::ReviewInputBudgetExhausted => Some("Stopped: the review read as much as it may."),
             _ => None,

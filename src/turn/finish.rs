@@ -36,13 +36,18 @@ impl<Io: TurnIo> Turn<'_, Io> {
                 CallEnd::Cancelled => return ExitReason::InterruptedDuringApiCall,
                 CallEnd::Failed(error) => {
                     tracing::warn!(%error, "the closing summary failed");
-                    break;
+                    self.say_instead().await;
+                    return ExitReason::BudgetExhausted;
                 }
             }
         }
+        self.say_instead().await;
+        exit
+    }
+
+    async fn say_instead(&mut self) {
         self.say(SUMMARY_FALLBACK).await;
         self.answer = Some(AssistantMessage { text: SUMMARY_FALLBACK.into(), ..AssistantMessage::default() });
-        exit
     }
 
     /// The one way out: what is stored, said and reported is the same for every exit.
@@ -61,7 +66,10 @@ impl<Io: TurnIo> Turn<'_, Io> {
         let report = match self.scope.io.record(records).await {
             Ok(()) => report,
             Err(RecordError(detail)) => {
-                TurnReport { exit: ExitReason::SessionPersistenceFailed, detail: Some(detail), ..report }
+                let report = TurnReport { exit: ExitReason::SessionPersistenceFailed, detail: Some(detail), ..report };
+                // What was refused may have been the answer; the end alone may still be taken.
+                self.scope.io.record(vec![Record::End(report.clone())]).await.ok();
+                report
             }
         };
         self.tell_hooks(&report).await;

@@ -53,11 +53,18 @@ impl Guardrails {
         Self { strictness, ..Self::default() }
     }
 
-    /// Why a call may not run again, if so.
-    pub(super) fn block(&self, tool: &str, arguments: &str) -> Option<String> {
+    /// Why a call may not run again, if so. Asking for a blocked call counts as a failure of its tool,
+    /// so that a model which goes on asking halts the turn.
+    pub(super) fn block(&mut self, tool: &str, arguments: &str) -> Option<String> {
         if self.strictness == Strictness::Warn {
             return None;
         }
+        let reason = self.reason_to_block(tool, arguments)?;
+        self.count_tool_failure(tool);
+        Some(reason)
+    }
+
+    fn reason_to_block(&self, tool: &str, arguments: &str) -> Option<String> {
         let call = identity(tool, arguments);
         if self.failed_calls.get(&call).is_some_and(|count| *count >= SAME_CALL.1) {
             return Some(format!("this exact call has failed {} times in this turn", SAME_CALL.1));
@@ -97,12 +104,7 @@ impl Guardrails {
         let same_call = self.failed_calls.entry(call).or_default();
         *same_call += 1;
         let same_call = *same_call;
-        let same_tool = self.failing_tools.entry(tool.to_owned()).or_default();
-        *same_tool += 1;
-        let same_tool = *same_tool;
-        if self.strictness == Strictness::HardStop && same_tool >= SAME_TOOL.1 {
-            self.is_halted = true;
-        }
+        let same_tool = self.count_tool_failure(tool);
         if same_call >= SAME_CALL.0 {
             Some(format!(
                 "This exact call has failed {same_call} times. Repeating it will not help; change the approach."
@@ -112,6 +114,15 @@ impl Guardrails {
         } else {
             None
         }
+    }
+
+    fn count_tool_failure(&mut self, tool: &str) -> u32 {
+        let count = self.failing_tools.entry(tool.to_owned()).or_default();
+        *count += 1;
+        if self.strictness == Strictness::HardStop && *count >= SAME_TOOL.1 {
+            self.is_halted = true;
+        }
+        *count
     }
 }
 

@@ -19,6 +19,7 @@ pub mod port;
 mod run;
 pub mod steer;
 mod step;
+mod verify;
 
 pub use context::{TurnContext, TurnLimits};
 pub use event::TurnEvent;

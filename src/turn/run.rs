@@ -1,12 +1,14 @@
 //! The loop: call the model, run the tools it asks for, call it again, until it answers or must stop.
 
+use std::any::Any;
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 
+use futures_util::future::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::hook::{HookPoint, Verification};
+use crate::hook::HookPoint;
 use crate::message::{AssistantMessage, FinishReason, Message, ToolResult, Usage};
 use crate::provider::{ModelReply, ProviderError, pricing};
 
@@ -20,12 +22,11 @@ use super::exit::{ExitReason, TurnReport};
 use super::guardrail::Guardrails;
 use super::port::{Record, RecordError, TurnIo};
 use super::step::{Call, CallEnd};
+use super::verify::SentBack;
 use super::{calls, payload, steer, step};
 
 /// Corrections one turn takes before it stops: each one throws work away.
 const MAX_REDIRECTS: u32 = 8;
-/// How often `pre_verify` hooks may send the model back.
-const MAX_SENT_BACK: u32 = 2;
 
 /// A turn that ended: the history it was lent, longer now, and how it went.
 #[derive(Debug)]
@@ -45,14 +46,24 @@ pub async fn run_turn<Io: TurnIo>(
 ) -> TurnEnd {
     let guardrails = Mutex::new(Guardrails::new(context.strictness));
     let mut turn = Turn::new(Scope { context, io, cancel, guardrails: &guardrails }, history);
-    let exit = match turn.run().await {
-        Ok(exit) => exit,
-        Err(RecordError(detail)) => {
+    // A fault of ours must not take the session with it, nor leave the turn without an end.
+    let exit = match AssertUnwindSafe(turn.run()).catch_unwind().await {
+        Ok(Ok(exit)) => exit,
+        Ok(Err(RecordError(detail))) => {
             turn.detail = Some(detail);
             ExitReason::SessionPersistenceFailed
         }
+        Err(panic) => {
+            tracing::error!(session = %context.session_id, panic = panic_text(&*panic), "a turn panicked");
+            ExitReason::LocalProcessingError
+        }
     };
     turn.finish(exit).await
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }
 
 /// Which tools a request offers.
@@ -75,10 +86,11 @@ pub(super) struct Turn<'a, Io> {
     policy: AnswerPolicy,
     used_call_ids: HashSet<String>,
     redirects: u32,
-    sent_back: u32,
+    pub(super) sent_back: SentBack,
     /// Files that tools changed or failed to change, newest word last.
     pub(super) edits: Vec<Edit>,
     pub(super) steps: u32,
+    pub(super) steps_with_tools: u32,
     pub(super) api_calls: u32,
     pub(super) stored_answers: u32,
     pub(super) usage: Usage,
@@ -105,9 +117,10 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
             history,
             scope,
             redirects: 0,
-            sent_back: 0,
+            sent_back: SentBack::default(),
             edits: Vec::new(),
             steps: 0,
+            steps_with_tools: 0,
             api_calls: 0,
             stored_answers: 0,
             usage: Usage::default(),
@@ -156,6 +169,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
                     }
                 }
                 NextMove::Finish(_, ExitReason::Refused) if self.leave_refusal().await => self.budget.refund(),
+                NextMove::Fail(ExitReason::EmptyResponseExhausted) if self.leave_silence().await => {}
                 NextMove::Finish(message, exit) => {
                     self.steps += 1;
                     match self.send_back(&message).await? {
@@ -221,6 +235,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
             request_index: self.request_index,
             hook_context: self.hook_context.as_deref(),
             scaffold: &retake.scaffold,
+            silences: retake.silences,
             tools: match offered {
                 Offered::All => self.scope.context.tools.specs(),
                 Offered::None => &[],
@@ -263,6 +278,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         self.scope.io.record(records).await?;
         self.stored_answers += 1;
         self.steps += 1;
+        self.steps_with_tools += 1;
         self.history.push(Message::Assistant(message.clone()));
         let end = batch.run(&self.scope).await?;
         self.emit_step(&message, &end.results).await;
@@ -292,33 +308,23 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         if std::mem::replace(&mut self.has_left_refusal, true) {
             return false;
         }
-        let Some(endpoint) = self.scope.context.chain.fall_back(None) else { return false };
-        let text = format!("The model refused; asking {} instead.", endpoint.id());
-        self.scope.io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
-        true
+        self.ask_another("refused").await
     }
 
-    /// Lets `pre_verify` hooks look at a finished answer. Sent back, the answer stays in the history
-    /// and the reason goes out with the next request only.
-    async fn send_back(&mut self, message: &AssistantMessage) -> Result<Option<Retake>, RecordError> {
-        let hooks = &self.scope.context.hooks;
-        if self.sent_back >= MAX_SENT_BACK
-            || message.finish == FinishReason::Refused
-            || !hooks.has(HookPoint::PreVerify)
-        {
-            return Ok(None);
+    /// Asks the next model once this one answered nothing, whatever was tried.
+    async fn leave_silence(&mut self) -> bool {
+        let is_left = self.ask_another("answered nothing").await;
+        if is_left {
+            self.policy.forget_silence();
         }
-        let changed: Vec<_> = self.edits.iter().filter(|edit| !edit.is_failed).map(|edit| edit.path.clone()).collect();
-        let changed: Vec<_> = changed.iter().map(|path: &PathBuf| path.to_string_lossy().into_owned()).collect();
-        let verdict = hooks.verify(|| payload::verify(&message.text, self.sent_back, &changed)).await;
-        let Verification::SendBack(reason) = verdict else { return Ok(None) };
-        self.sent_back += 1;
-        let records = vec![Record::Message(Message::Assistant(message.clone())), self.usage_record()];
-        self.scope.io.record(records).await?;
-        self.stored_answers += 1;
-        self.history.push(Message::Assistant(message.clone()));
-        let nudge = Message::user(format!("[The work is not accepted yet: {reason}]"));
-        Ok(Some(Retake { scaffold: vec![nudge], ..Retake::default() }))
+        is_left
+    }
+
+    async fn ask_another(&self, did: &str) -> bool {
+        let Some(endpoint) = self.scope.context.chain.fall_back(None) else { return false };
+        let text = format!("The model {did}; asking {} instead.", endpoint.id());
+        self.scope.io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
+        true
     }
 
     async fn apply_redirect(&mut self) -> Result<Option<ExitReason>, RecordError> {

@@ -9,7 +9,7 @@ use crate::hook::HookPoint;
 use crate::message::{Message, Part};
 use crate::provider::endpoint::Endpoint;
 use crate::provider::normalize::{Target, normalize};
-use crate::provider::recovery::{Action, Recovery, Visible};
+use crate::provider::recovery::{self, Action, Recovery, Visible};
 use crate::provider::{ModelEvent, ModelReply, ModelRequest, ProviderError};
 use crate::tool::ToolSpec;
 
@@ -28,6 +28,8 @@ pub(super) struct Call<'a> {
     pub(super) hook_context: Option<&'a str>,
     /// Messages that only this request carries.
     pub(super) scaffold: &'a [Message],
+    /// Empty answers in a row before this request.
+    pub(super) silences: u32,
     pub(super) tools: &'a [ToolSpec],
     pub(super) output_cap: Option<u64>,
     /// Under which the answer is shown.
@@ -72,6 +74,9 @@ struct Attempts<'a, Io> {
 
 impl<Io: TurnIo> Attempts<'_, Io> {
     async fn run(&mut self) -> CallEnd {
+        if self.call.silences > 0 {
+            tokio::time::sleep(recovery::pause(&self.scope.context.chain.current(), self.call.silences)).await;
+        }
         loop {
             let endpoint = self.scope.context.chain.current();
             self.requests += 1;

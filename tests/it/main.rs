@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod exits;
+#[cfg(test)]
 mod flood;
 #[cfg(test)]
 mod harness;
