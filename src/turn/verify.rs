@@ -106,7 +106,8 @@ fn announces_work(text: &str) -> bool {
         return false;
     }
     let text = text.to_lowercase().replace('\u{2019}', "'");
-    let last = text.split(['\n', '.', '!']).rfind(|sentence| !sentence.trim().is_empty()).unwrap_or_default();
+    let last_line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    let last = last_line.rsplit(". ").next().and_then(|part| part.rsplit("! ").next()).unwrap_or_default();
     let Some(promised) = PROMISES.iter().find_map(|promise| last.split_once(promise)).map(|(_, rest)| rest) else {
         return false;
     };
