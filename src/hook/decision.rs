@@ -10,8 +10,13 @@ pub enum ToolDecision {
     Pass,
     /// These arguments go over the model's; the result is judged like any other call.
     Modify(Map<String, Value>),
-    /// The user must be asked, whatever rules and mode say.
-    Ask(String),
+    /// The user must be asked, whatever rules and mode say; about these arguments, where a hook changed any.
+    Ask {
+        /// Why.
+        reason: String,
+        /// What goes over the model's arguments.
+        changes: Map<String, Value>,
+    },
     /// It must not run.
     Block(String),
 }
@@ -33,7 +38,7 @@ impl ToolDecision {
             None if object.is_empty() => Self::Pass,
             Some("pass" | "allow") => Self::Pass,
             Some("block" | "deny") => Self::Block(reason()),
-            Some("ask" | "ask_user" | "approve") => Self::Ask(reason()),
+            Some("ask" | "ask_user" | "approve") => Self::Ask { reason: reason(), changes: Map::new() },
             Some("modify") => match answer.get("args") {
                 Some(Value::Object(args)) => Self::Modify(args.clone()),
                 _ => Self::Block("a hook wanted to change the arguments and named none".into()),
@@ -46,13 +51,25 @@ impl ToolDecision {
     pub(super) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Block(reason), _) | (_, Self::Block(reason)) => Self::Block(reason),
-            (Self::Ask(reason), _) | (_, Self::Ask(reason)) => Self::Ask(reason),
-            (Self::Modify(mut args), Self::Modify(later)) => {
-                args.extend(later);
-                Self::Modify(args)
+            (Self::Pass, decision) | (decision, Self::Pass) => decision,
+            (first, later) => {
+                let (first_reason, mut changes) = first.into_parts();
+                let (later_reason, later_changes) = later.into_parts();
+                changes.extend(later_changes);
+                match first_reason.or(later_reason) {
+                    Some(reason) => Self::Ask { reason, changes },
+                    None => Self::Modify(changes),
+                }
             }
-            (Self::Modify(args), Self::Pass) | (Self::Pass, Self::Modify(args)) => Self::Modify(args),
-            (Self::Pass, Self::Pass) => Self::Pass,
+        }
+    }
+
+    /// Why the user must be asked, if so, and what goes over the model's arguments.
+    pub fn into_parts(self) -> (Option<String>, Map<String, Value>) {
+        match self {
+            Self::Ask { reason, changes } => (Some(reason), changes),
+            Self::Modify(changes) => (None, changes),
+            Self::Pass | Self::Block(_) => (None, Map::new()),
         }
     }
 }
@@ -105,7 +122,9 @@ mod tests {
         let block = json!({ "decision": "block", "reason": "no" });
         let modify = |value: i64| json!({ "action": "modify", "args": { "a": value, "b": value } });
         check(&[Value::Null, json!({})], &ToolDecision::Pass);
-        check(&[ask.clone(), modify(1)], &ToolDecision::Ask("sure?".into()));
+        let changes = Map::from_iter([("a".into(), 1.into()), ("b".into(), 1.into())]);
+        check(&[modify(1), ask.clone()], &ToolDecision::Ask { reason: "sure?".into(), changes: changes.clone() });
+        check(&[ask.clone(), modify(1)], &ToolDecision::Ask { reason: "sure?".into(), changes });
         check(&[ask, block], &ToolDecision::Block("no".into()));
         let merged = json!({ "a": 2, "b": 2 });
         check(&[modify(1), modify(2)], &ToolDecision::Modify(merged.as_object().cloned().unwrap()));

@@ -84,20 +84,17 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
         if !hooks.has(HookPoint::PreToolCall) {
             return HookVerdict::None;
         }
-        match hooks.decide_tool(|| payload::tool_call(&slot.call, &slot.arguments)).await {
-            ToolDecision::Pass => HookVerdict::None,
-            ToolDecision::Block(reason) => HookVerdict::Block(reason),
-            ToolDecision::Ask(reason) => HookVerdict::Ask(reason),
-            ToolDecision::Modify(changes) => {
-                let Value::Object(mut arguments) = slot.arguments.clone() else { return HookVerdict::None };
-                arguments.extend(changes);
-                if let Some(tool) = self.scope.context.tools.get(&slot.call.name) {
-                    slot.state = prepare_tool(self.scope, tool.as_ref(), &arguments).await;
-                }
-                slot.arguments = Value::Object(arguments);
-                HookVerdict::None
+        let (reason, changes) = match hooks.decide_tool(|| payload::tool_call(&slot.call, &slot.arguments)).await {
+            ToolDecision::Block(reason) => return HookVerdict::Block(reason),
+            decision => decision.into_parts(),
+        };
+        if let (false, Value::Object(arguments)) = (changes.is_empty(), &mut slot.arguments) {
+            arguments.extend(changes);
+            if let Some(tool) = self.scope.context.tools.get(&slot.call.name) {
+                slot.state = prepare_tool(self.scope, tool.as_ref(), arguments).await;
             }
         }
+        reason.map_or(HookVerdict::None, HookVerdict::Ask)
     }
 
     /// Asks while the other calls go on. Gives the reason when the call may not run.
