@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics to fail")]
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -321,4 +322,47 @@ fn the_registry_entry_has_this_version() {
         assert!(target["archive"].as_str().unwrap().contains(&format!("/v{version}/")), "{target}");
     }
     assert!(read("clients/registry/icon.svg").contains("width=\"16\" height=\"16\""));
+}
+
+/// Names of every test function and every transcript's case.
+fn names_of_tests() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut folders = vec![project("src"), project("tests"), project("protocol")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            if path.is_dir() {
+                folders.push(path);
+            } else if extension == Some("jsonl") && path.starts_with(project("tests/transcripts")) {
+                let cases = turnd::script::format::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+                names.extend(cases.into_iter().map(|case| case.name));
+            } else if extension == Some("rs") {
+                let text = std::fs::read_to_string(path).unwrap();
+                let functions =
+                    text.lines().filter_map(|line| line.trim().trim_start_matches("async ").strip_prefix("fn "));
+                names.extend(functions.filter_map(|rest| Some(rest.split_once('(')?.0.to_owned())));
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn every_feature_of_the_turn_names_tests_that_are_there() {
+    let (table, known) = (read("tests/FEATURES.md"), names_of_tests());
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| #")).collect();
+    let mut numbers = BTreeSet::new();
+    for row in rows.into_iter().filter(|row| !row.starts_with("| ---")) {
+        let columns: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let [number, _, shown] = columns[..] else { panic!("three columns: {row}") };
+        numbers.insert(number.trim().parse::<u32>().unwrap());
+        let named: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty(), "no test: {row}");
+        for name in named {
+            assert!(known.contains(name), "there is no test `{name}`: {row}");
+        }
+    }
+    let expected = (1..=77).chain([124]).chain(130..=134).chain(142..=144).chain([155]).collect();
+    assert_eq!(numbers, expected);
 }

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 /// `config -> provider::ApiMode` and the like name one item: a module may use that and no more of it.
 const LAYERS: &[(&str, &[&str])] = &[
     ("clock", &[]),
+    ("likeness", &[]),
     ("message", &[]),
-    ("config", &["provider::ApiMode"]),
+    ("config", &["provider::ApiMode", "likeness"]),
     ("sandbox", &[]),
-    ("tool", &["message", "clock", "config", "sandbox"]),
+    ("tool", &["message", "clock", "config", "sandbox", "likeness"]),
     ("provider", &["message", "clock", "config", "tool::ToolSpec"]),
     ("hook", &["message", "tool", "config", "clock"]),
     ("approval", &["message", "tool", "config", "hook", "clock", "sandbox"]),
@@ -47,6 +48,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("tree_sitter", &["src/approval/"]),
     ("landlock", &["src/sandbox/"]),
     ("seccompiler", &["src/sandbox/"]),
+    ("similar", &["src/likeness.rs", "src/tool/diff.rs"]),
     ("clap", &["src/config/", "src/cli/", "src/main.rs", "src/script/mod.rs"]),
     ("tokio::process", &["src/tool/process", "src/hook/", "src/provider/credentials", "src/script/agent.rs"]),
 ];

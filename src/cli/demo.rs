@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::app::exit_code;
+use crate::tool::diff;
 
 /// Arguments of `turnd demo`.
 #[derive(Debug, Args)]
@@ -112,6 +113,8 @@ struct Editor {
     last_id: u64,
     wants_trace: bool,
     shown: Shown,
+    /// The newest diff on the screen: what was asked about is not shown again once it is done.
+    shown_diff: Option<Value>,
 }
 
 /// What was printed last, so that kinds of output do not run into each other.
@@ -137,7 +140,7 @@ impl Editor {
             .map_err(|error| format!("cannot start turnd: {error}"))?;
         let (input, output) = (agent.stdin.take(), agent.stdout.take());
         let output = BufReader::new(output.ok_or("turnd has no output")?);
-        Ok(Self { agent, input, output, last_id: 0, wants_trace, shown: Shown::Line })
+        Ok(Self { agent, input, output, last_id: 0, wants_trace, shown: Shown::Line, shown_diff: None })
     }
 
     fn send(&mut self, message: &Value) -> Result<(), String> {
@@ -223,12 +226,15 @@ impl Editor {
     }
 
     fn show_diff(&mut self, content: &Value) {
+        if self.shown_diff.as_ref() == Some(content) {
+            return;
+        }
+        self.shown_diff = Some(content.clone());
         let (old, new) = (at(content, "/oldText"), at(content, "/newText"));
-        let name = Path::new(at(content, "/path")).file_name().unwrap_or_default();
-        self.line(&format!("  {}", name.to_string_lossy()));
-        let diff = similar::TextDiff::from_lines(old, new);
-        for change in diff.iter_all_changes().filter(|change| change.tag() != similar::ChangeTag::Equal) {
-            self.line(&format!("    {}{}", change.tag(), change.value().trim_end()));
+        let name = Path::new(at(content, "/path")).file_name().unwrap_or_default().to_string_lossy();
+        self.line(&format!("  {name}"));
+        for line in diff::unified(&name, old, new).lines().skip(2) {
+            self.line(&format!("    {line}"));
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::approval::display::escape;
 use crate::session::port::{ClientPort, PermissionQuestion, SessionEvent};
-use crate::tool::{Display, Editor};
+use crate::tool::{Display, Editor, diff};
 use crate::turn::event::TurnEvent;
 use crate::turn::port::Answer;
 
@@ -177,9 +177,8 @@ fn ask_on_terminal(question: &PermissionQuestion) -> Answer {
     }
     for display in &question.plan.preview {
         if let Display::Diff { path, old, new } = display {
-            let diff = similar::TextDiff::from_lines(old.as_deref().unwrap_or_default(), new.as_str());
-            let shown = escape_lines(&diff.unified_diff().context_radius(2).to_string());
-            writeln!(err, "  {}\n{shown}", escape(&path.to_string_lossy())).ok();
+            let diff = diff::unified(&path.to_string_lossy(), old.as_deref().unwrap_or_default(), new);
+            writeln!(err, "{}", escape_lines(&diff)).ok();
         }
     }
     for (number, choice) in (1..).zip(&question.choices) {

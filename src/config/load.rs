@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Config, Mode, defaults};
+use crate::likeness::nearest;
 
 /// What the command line may override.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -133,13 +134,8 @@ fn locate(text: &str, error: &toml::de::Error) -> String {
 /// A warning for a key nothing reads, with the nearest known name.
 fn unknown_key(path: &str) -> String {
     let key = path.rsplit('.').next().unwrap_or(path);
-    let nearest = known_keys()
-        .into_iter()
-        .map(|known| (similar::TextDiff::from_chars(key, known.as_str()).ratio(), known))
-        .filter(|(ratio, _)| *ratio >= 0.7)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    match nearest {
-        Some((_, known)) => format!("unknown key `{path}`, did you mean `{known}`?"),
+    match nearest(key, known_keys(), 0.7) {
+        Some(known) => format!("unknown key `{path}`, did you mean `{known}`?"),
         None => format!("unknown key `{path}` is ignored"),
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::output::one_line;
 use super::{ToolFailure, ToolSpec};
+use crate::likeness::nearest;
 
 /// The description of a tool whose arguments have the type `A`.
 #[must_use]
@@ -190,16 +191,6 @@ fn unknown(path: &str, nearest: Option<&str>) -> String {
         Some(nearest) => format!("unknown parameter `{path}`, did you mean `{nearest}`?"),
         None => format!("unknown parameter `{path}`"),
     }
-}
-
-/// The candidate most like the word, when its similarity (0 to 1) reaches `threshold`.
-pub(super) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>, threshold: f32) -> Option<&'a str> {
-    let word = super::output::first_chars(word, 200);
-    candidates
-        .map(|candidate| (similar::TextDiff::from_chars(word, candidate).ratio(), candidate))
-        .filter(|(ratio, _)| *ratio >= threshold)
-        .max_by(|left, right| left.0.total_cmp(&right.0))
-        .map(|(_, candidate)| candidate)
 }
 
 /// Turns values that can only mean one thing into the expected type.

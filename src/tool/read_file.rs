@@ -22,6 +22,7 @@ use super::{
     Access, CallPlan, Location, Prepared, RunContext, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec,
     args,
 };
+use crate::likeness::likeness;
 use crate::message::Part;
 
 const DESCRIPTION: &str = "Read a text file or an image. Each line is shown as its number, a tab, its text. \
@@ -285,7 +286,7 @@ fn missing(shown: &str, path: &Path) -> ToolFailure {
     let mut near: Vec<(f32, String)> = names
         .take(MAX_NAMES_COMPARED)
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .map(|other| (similar::TextDiff::from_chars(&*name, other.as_str()).ratio(), other))
+        .map(|other| (likeness(&name, &other), other))
         .filter(|(ratio, _)| *ratio >= 0.6)
         .collect();
     near.sort_by(|left, right| right.0.total_cmp(&left.0).then_with(|| left.1.cmp(&right.1)));

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::args::nearest;
 use super::output::one_line;
 use super::process::{Background, Processes};
 use super::{Tool, ToolSpec};
 use crate::config::ToolsConfig;
+use crate::likeness::nearest;
 
 /// The tools that need nothing but the machine, in the order the model sees them.
 #[must_use]

@@ -1,5 +1,7 @@
 //! Search and replace in a text, and what to say when the search fails. Pure.
 
+use crate::likeness::likeness;
+
 /// Which matches are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -194,7 +196,7 @@ fn best_window(lines: &[&str], wanted: &[&str]) -> Option<(usize, f32)> {
         let mut score = f32::from(u16::try_from(equal).unwrap_or(u16::MAX));
         if equal == 0 && compared < MAX_LINES_LIKENED && is_alike_in_length(line, anchor_line) {
             compared += 1;
-            let ratio = similar::TextDiff::from_chars(line.as_str(), anchor_line.as_str()).ratio();
+            let ratio = likeness(line, anchor_line);
             score = if ratio >= 0.6 { ratio } else { 0.0 };
         }
         if best.is_none_or(|(_, highest)| score > highest) {
