@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
 use super::claim::{self, Owner};
@@ -36,6 +36,10 @@ pub(super) struct WriteJob {
 }
 
 impl WriteJob {
+    fn apply(&self, connection: &Connection, me: &Owner) -> Result<(), StoreError> {
+        self.writes.iter().try_for_each(|write| write::apply(connection, me, write))
+    }
+
     fn answer(self, result: Result<(), StoreError>) {
         // Nobody may be waiting any more; what was done is done.
         drop(self.reply.send(result));
@@ -177,8 +181,32 @@ fn gather(first: WriteJob, jobs: &Receiver<Job>, next: &mut Option<Job>) -> Vec<
     group
 }
 
+/// Applies each job in a savepoint of its own, so that one which fails takes nothing else with it.
+fn apply_apart(
+    transaction: &mut Transaction<'_>,
+    me: &Owner,
+    group: &[WriteJob],
+) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+    let mut results = Vec::with_capacity(group.len());
+    for job in group {
+        let mut savepoint = transaction.savepoint()?;
+        let applied = job.apply(&savepoint, me);
+        match &applied {
+            Ok(()) => savepoint.commit()?,
+            // A full disk or an I/O error ends the whole transaction by itself.
+            Err(error) if savepoint.is_autocommit() => return Err(error.clone()),
+            Err(_) => {
+                savepoint.rollback()?;
+                savepoint.commit()?;
+            }
+        }
+        results.push(applied);
+    }
+    Ok(results)
+}
+
 impl Db {
-    /// Commits the jobs in one transaction, each in its own savepoint. An error means that nothing at all
+    /// Commits the jobs in one transaction, each by itself. An error means that nothing at all
     /// was stored.
     fn commit(&mut self, group: &[WriteJob]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
         if group.iter().all(|job| job.writes.is_empty()) {
@@ -186,21 +214,14 @@ impl Db {
         }
         // Immediate: a deferred transaction that has read cannot wait for the write lock of another process.
         let mut transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut results = Vec::with_capacity(group.len());
-        for job in group {
-            let mut savepoint = transaction.savepoint()?;
-            let applied = job.writes.iter().try_for_each(|write| write::apply(&savepoint, &self.me, write));
-            match &applied {
-                Ok(()) => savepoint.commit()?,
-                // A full disk or an I/O error ends the whole transaction by itself.
-                Err(error) if savepoint.is_autocommit() => return Err(error.clone()),
-                Err(_) => {
-                    savepoint.rollback()?;
-                    savepoint.commit()?;
-                }
-            }
-            results.push(applied);
-        }
+        let results = match group {
+            // Alone, it has nobody to be kept apart from.
+            [job] => match job.apply(&transaction, &self.me) {
+                Ok(()) => vec![Ok(())],
+                Err(error) => return Ok(vec![Err(error)]),
+            },
+            _ => apply_apart(&mut transaction, &self.me, group)?,
+        };
         transaction.commit()?;
         #[cfg(test)]
         {
@@ -245,7 +266,16 @@ impl Db {
         }
     }
 
+    /// The index can be made anew from the messages, so its commits do not wait for the disk; what it
+    /// says of its own progress is in the same transaction.
     fn index_batch(&mut self) -> Result<bool, StoreError> {
+        self.connection.pragma_update(None, "synchronous", "normal")?;
+        let more = self.index_some();
+        self.connection.pragma_update(None, "synchronous", "full")?;
+        more
+    }
+
+    fn index_some(&mut self) -> Result<bool, StoreError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let more = search::index_batch(&transaction)?;
         transaction.commit()?;
