@@ -7,6 +7,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod likeness;
+pub mod home_file;
 
 pub mod message;
 pub mod prompt;
@@ -21,6 +22,7 @@ pub mod sandbox;
 pub mod hook;
 
 pub mod approval;
+pub mod trust;
 pub mod store;
 
 pub mod session;

@@ -12,19 +12,24 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("likeness", &[]),
+    ("home_file", &[]),
     ("message", &[]),
     ("config", &["provider::ApiMode", "likeness"]),
     ("sandbox", &[]),
     ("tool", &["message", "clock", "config", "sandbox", "likeness"]),
     ("provider", &["message", "clock", "config", "tool::ToolSpec"]),
     ("hook", &["message", "tool", "config", "clock"]),
-    ("approval", &["message", "tool", "config", "hook", "clock", "sandbox"]),
+    ("approval", &["message", "tool", "config", "hook", "clock", "sandbox", "home_file"]),
+    ("trust", &["config", "hook", "approval", "clock", "home_file"]),
     ("turn", &["message", "provider", "tool", "hook", "approval", "clock", "sandbox"]),
     ("prompt", &["message", "tool", "turn", "clock"]),
     ("store", &["message", "clock"]),
     (
         "session",
-        &["message", "provider", "tool", "hook", "approval", "turn", "prompt", "store", "config", "clock", "sandbox"],
+        &[
+            "message", "provider", "tool", "hook", "approval", "trust", "turn", "prompt", "store", "config", "clock",
+            "sandbox",
+        ],
     ),
     ("rpc", &[]),
     ("server", &["session", "rpc", "turn", "message", "tool", "approval", "provider", "config", "clock", "store"]),
@@ -33,8 +38,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "app", "server", "rpc", "session", "store", "provider", "tool", "approval", "turn", "prompt", "message",
-            "config", "clock", "script", "sandbox",
+            "app", "server", "rpc", "session", "store", "provider", "tool", "approval", "trust", "turn", "prompt",
+            "message", "config", "clock", "script", "sandbox",
         ],
     ),
 ];

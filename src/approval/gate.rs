@@ -60,6 +60,8 @@ pub struct Gate {
 struct State {
     mode: Mode,
     session: Vec<Rule>,
+    /// Rules of the workspace's own configuration, once it is trusted.
+    workspace: Vec<Rule>,
     /// Counts changes that can make a verdict stricter; part of every digest.
     epoch: u64,
     /// The remembered rules that are compiled, as the store gave them.
@@ -79,7 +81,7 @@ impl Gate {
             configured,
             remembered: setup.remembered,
             sandbox: setup.sandbox,
-            state: Mutex::new(State { mode: setup.mode, session: Vec::new(), epoch: 0, seen: Arc::new([]), rules }),
+            state: Mutex::new(State { mode: setup.mode, session: Vec::new(), workspace: Vec::new(), epoch: 0, seen: Arc::new([]), rules }),
         }
     }
 
@@ -140,6 +142,18 @@ impl Gate {
         }
     }
 
+    /// Puts the rules of the workspace's own configuration in force, in place of those before. To be called
+    /// with what the user trusted, and with nothing once that changed.
+    pub fn set_workspace_rules(&self, rules: &[RuleConfig]) {
+        let mut state = self.lock();
+        if rules.is_empty() && state.workspace.is_empty() {
+            return;
+        }
+        state.workspace = rules.iter().map(|rule| Rule::new(rule, &self.places)).collect();
+        state.epoch += 1;
+        state.rules = self.in_force(&state);
+    }
+
     /// The store of remembered rules.
     #[must_use]
     pub fn remembered(&self) -> &RememberedRules {
@@ -186,7 +200,7 @@ impl Gate {
     fn in_force(&self, state: &State) -> Arc<[Rule]> {
         let ours = state.seen.iter().filter(|rule| rule.workspace == self.places.cwd());
         let remembered = ours.map(|rule| Rule::new(&rule.rule, &self.places));
-        self.configured.iter().chain(&state.session).cloned().chain(remembered).collect()
+        self.configured.iter().chain(&state.workspace).chain(&state.session).cloned().chain(remembered).collect()
     }
 
     fn remember(&self, rules: Vec<RuleConfig>, scope: Scope) -> Result<(), RulesError> {

@@ -1,23 +1,17 @@
 //! `rules.toml`: the approvals a user had remembered.
 //!
 //! The file is read again whenever it changed, so a rule removed in a shell stops counting at once.
-//! Every change is made under a lock file on the newest content and put in place by a rename, so two
-//! daemons lose nothing of each other's.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::config::RuleConfig;
-
-/// Bytes of `rules.toml` that are read; a longer file counts as unreadable.
-const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
+use crate::home_file::{HomeFile, HomeFileError};
 
 /// One remembered rule.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -35,22 +29,9 @@ pub struct Remembered {
 /// Why remembered rules could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// The file or its lock could not be used.
-    #[error("cannot use {}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        source: std::io::Error,
-    },
-    /// The file is not what was written there.
-    #[error("cannot read {}: {message}; mend it or remove it", path.display())]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        message: String,
-    },
+    /// The file could not be used.
+    #[error(transparent)]
+    File(#[from] HomeFileError),
     /// There is no such rule to remove.
     #[error("there is no remembered rule {0}")]
     NoSuchRule(usize),
@@ -59,7 +40,7 @@ pub enum RulesError {
 /// The store of remembered rules, one per daemon.
 #[derive(Debug)]
 pub struct RememberedRules {
-    path: PathBuf,
+    file: HomeFile,
     cache: Mutex<Cache>,
 }
 
@@ -88,7 +69,7 @@ impl RememberedRules {
     /// The rules of the `rules.toml` in this folder. Nothing is read yet.
     #[must_use]
     pub fn new(turnd_home: &Path) -> Self {
-        Self { path: turnd_home.join("rules.toml"), cache: Mutex::default() }
+        Self { file: HomeFile::new(turnd_home.join("rules.toml")), cache: Mutex::default() }
     }
 
     /// All rules as the file has them now. When it cannot be read, the last known ones and the problem.
@@ -97,8 +78,8 @@ impl RememberedRules {
         let stamp = self.stamp();
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if cache.stamp != stamp || cache.problem.is_some() {
-            match self.read() {
-                Ok(rules) => *cache = Cache { stamp, rules: rules.into(), problem: None },
+            match self.file.read::<FileContent>() {
+                Ok(content) => *cache = Cache { stamp, rules: content.rules.into(), problem: None },
                 Err(error) => cache.problem = Some(error.to_string()),
             }
         }
@@ -138,65 +119,15 @@ impl RememberedRules {
     }
 
     fn change<T>(&self, edit: impl FnOnce(&mut Vec<Remembered>) -> Result<T, RulesError>) -> Result<T, RulesError> {
-        let lock_path = self.path.with_extension("lock");
-        let lock = private(OpenOptions::new().create(true).truncate(false).write(true))
-            .open(&lock_path)
-            .map_err(|source| RulesError::Io { path: lock_path.clone(), source })?;
-        flock(&lock, FlockOperation::LockExclusive)
-            .map_err(|error| RulesError::Io { path: lock_path, source: error.into() })?;
-        let mut rules = self.read()?;
-        let result = edit(&mut rules)?;
-        self.write(rules).map_err(|source| RulesError::Io { path: self.path.clone(), source })?;
+        let result = self.file.change(|content: &mut FileContent| edit(&mut content.rules))?;
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).stamp = None;
         Ok(result)
     }
 
-    fn read(&self) -> Result<Vec<Remembered>, RulesError> {
-        let size = match fs::metadata(&self.path) {
-            Ok(metadata) if metadata.is_file() => metadata.len(),
-            Ok(_) => return Err(self.content("it is not a file")),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(source) => return Err(RulesError::Io { path: self.path.clone(), source }),
-        };
-        if size > MAX_FILE_BYTES {
-            return Err(self.content("it is too long"));
-        }
-        let text =
-            fs::read_to_string(&self.path).map_err(|source| RulesError::Io { path: self.path.clone(), source })?;
-        let content: FileContent = toml::from_str(&text).map_err(|error| self.content(error.message()))?;
-        Ok(content.rules)
-    }
-
-    fn content(&self, message: &str) -> RulesError {
-        RulesError::Content { path: self.path.clone(), message: message.to_owned() }
-    }
-
-    fn write(&self, rules: Vec<Remembered>) -> std::io::Result<()> {
-        let text = toml::to_string(&FileContent { rules }).map_err(std::io::Error::other)?;
-        let temporary = self.path.with_extension(format!("toml.{}", uuid::Uuid::now_v7().simple()));
-        let written = write_new(&temporary, &text).and_then(|()| fs::rename(&temporary, &self.path));
-        if written.is_err() {
-            fs::remove_file(&temporary).ok();
-        }
-        written?;
-        self.path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-    }
-
     fn stamp(&self) -> Option<Stamp> {
-        let metadata = fs::metadata(&self.path).ok()?;
+        let metadata = fs::metadata(self.file.path()).ok()?;
         Some(Stamp { inode: metadata.ino(), size: metadata.len(), modified: (metadata.mtime(), metadata.mtime_nsec()) })
     }
-}
-
-fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = private(OpenOptions::new().create_new(true).write(true)).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
-}
-
-/// Files here are for the user alone, whatever the umask.
-fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod run;
 mod schema;
 pub mod sessions;
 mod terminal;
+mod trust;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -47,6 +48,8 @@ enum Command {
     Sessions(sessions::SessionsArgs),
     /// List and take back approvals that were given for good
     Rules(rules::RulesArgs),
+    /// Show what a workspace's own configuration would do, and trust exactly that
+    Trust(trust::TrustArgs),
     /// Say what works, what does not, and what to do about it
     Doctor,
     /// Store a provider's key in a file that only you can read
@@ -112,6 +115,7 @@ async fn execute(cli: Cli, home: std::path::PathBuf) -> u8 {
             .map(|()| exit_code::OK)
             .map_err(|error| error.to_string()),
         Some(Command::Rules(args)) => done(rules::run(&args, &home, &mut std::io::stdout())),
+        Some(Command::Trust(args)) => done(trust::run(&args, &home, &mut std::io::stdout())),
         Some(Command::Login(args)) => done(login::login(&args, &home)),
         Some(Command::Logout(args)) => done(login::logout(&args, &home)),
         Some(Command::Schema) => {

@@ -7,7 +7,6 @@ use clap::{Args, Subcommand};
 
 use crate::approval::RememberedRules;
 use crate::approval::display::escape;
-use crate::config::{RuleConfig, RuleEffect};
 
 /// Arguments of `turnd rules`.
 #[derive(Debug, Args)]
@@ -36,7 +35,7 @@ pub(super) fn run(args: &RulesArgs, home: &Path, out: &mut dyn Write) -> Result<
             let removed = number.checked_sub(1).map(|position| rules.remove(position));
             let removed = removed.unwrap_or(Err(crate::approval::RulesError::NoSuchRule(0)));
             let removed = removed.map_err(|error| error.to_string())?;
-            writeln!(out, "forgotten: {}", words(&removed.rule)).map_err(|error| error.to_string())
+            writeln!(out, "forgotten: {}", escape(&removed.rule.to_string())).map_err(|error| error.to_string())
         }
     }
 }
@@ -44,19 +43,9 @@ pub(super) fn run(args: &RulesArgs, home: &Path, out: &mut dyn Write) -> Result<
 fn list(rules: &RememberedRules, out: &mut dyn Write) -> Result<(), String> {
     let (rules, problem) = rules.list();
     for (number, remembered) in (1..).zip(rules.iter()) {
-        let (words, workspace) = (words(&remembered.rule), escape(&remembered.workspace.to_string_lossy()));
+        let (words, workspace) = (escape(&remembered.rule.to_string()), escape(&remembered.workspace.to_string_lossy()));
         writeln!(out, "{number}  {words}  in {workspace}  since {}", remembered.added)
             .map_err(|error| error.to_string())?;
     }
     problem.map_or(Ok(()), Err)
-}
-
-fn words(rule: &RuleConfig) -> String {
-    let effect = match rule.effect {
-        RuleEffect::Deny => "deny",
-        RuleEffect::Ask => "ask",
-        RuleEffect::Allow => "allow",
-    };
-    let subject = rule.command.as_deref().or(rule.path.as_deref()).unwrap_or("everything");
-    format!("{effect} {} {}", rule.tool, escape(subject))
 }

@@ -155,13 +155,17 @@ impl ClientPort for TerminalClient {
     }
 
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, Answer> {
-        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        if !self.can_ask() {
             self.progress("  refused: there is no terminal to ask on (allow it with --mode or a rule)");
             return std::future::ready(Answer::RejectOnce).boxed();
         }
         self.break_thought();
         let asked = tokio::task::spawn_blocking(move || ask_on_terminal(&question));
         async move { asked.await.unwrap_or(Answer::RejectOnce) }.boxed()
+    }
+
+    fn can_ask(&self) -> bool {
+        std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
     fn editor(&self) -> Option<Arc<dyn Editor>> {
@@ -176,9 +180,15 @@ fn ask_on_terminal(question: &PermissionQuestion) -> Answer {
         writeln!(err, "  {}", escape(reason)).ok();
     }
     for display in &question.plan.preview {
-        if let Display::Diff { path, old, new } = display {
-            let diff = diff::unified(&path.to_string_lossy(), old.as_deref().unwrap_or_default(), new);
-            writeln!(err, "{}", escape_lines(&diff)).ok();
+        match display {
+            Display::Diff { path, old, new } => {
+                let diff = diff::unified(&path.to_string_lossy(), old.as_deref().unwrap_or_default(), new);
+                writeln!(err, "{}", escape_lines(&diff)).ok();
+            }
+            Display::Text(text) => {
+                writeln!(err, "{}", escape_lines(text)).ok();
+            }
+            Display::Terminal(_) => {}
         }
     }
     for (number, choice) in (1..).zip(&question.choices) {

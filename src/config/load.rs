@@ -122,7 +122,7 @@ fn merge(base: &mut toml::Table, overrides: toml::Table) {
     }
 }
 
-fn locate(text: &str, error: &toml::de::Error) -> String {
+pub(super) fn locate(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().lines().collect::<Vec<_>>().join("; ");
     let Some(span) = error.span() else { return message };
     let before = text.get(..span.start).unwrap_or(text);

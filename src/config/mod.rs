@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::provider::ApiMode;
 
 mod load;
+mod project;
 
 pub use load::ConfigFlags;
+pub use project::ProjectConfig;
 
 /// The whole configuration, defaults filled in.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, schemars::JsonSchema)]
@@ -310,6 +312,18 @@ pub struct RuleConfig {
     /// For `web_fetch`: a host, or `*.` and a domain for the hosts below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+}
+
+impl std::fmt::Display for RuleConfig {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let effect = match self.effect {
+            RuleEffect::Deny => "deny",
+            RuleEffect::Ask => "ask",
+            RuleEffect::Allow => "allow",
+        };
+        let subject = self.command.as_deref().or(self.path.as_deref()).or(self.host.as_deref());
+        write!(formatter, "{effect} {} {}", self.tool, subject.unwrap_or("everything"))
+    }
 }
 
 /// What a rule does.

@@ -58,6 +58,11 @@ impl HookSet {
         Self { hooks, base }
     }
 
+    /// Adds hooks behind those that are there.
+    pub fn extend(&mut self, hooks: impl IntoIterator<Item = Arc<dyn Hook>>) {
+        self.hooks.extend(hooks);
+    }
+
     /// True when anything would be called at this point.
     #[must_use]
     pub fn has(&self, point: HookPoint) -> bool {

@@ -140,15 +140,7 @@ impl TurnIo for SessionIo {
             reasons: ask.question.reasons.clone(),
             choices: choices(ask.question),
         };
-        self.desk.lock().progress.is_asking = true;
-        let answer = tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => Answer::Cancelled,
-            answer = self.client.ask(question) => answer,
-            () = expired(self.approval_timeout) => Answer::TimedOut,
-        };
-        self.desk.lock().progress.is_asking = false;
-        answer
+        self.put(question).await
     }
 
     async fn record(&self, records: Vec<Record>) -> Result<(), RecordError> {
@@ -194,6 +186,19 @@ impl SessionIo {
                 vec![Display::Text("Interrupted: the turn failed; whether this had an effect is unknown.".into())];
             self.emit(TurnEvent::ToolCallEnded { id, is_failed: true, display, raw: None }).await;
         }
+    }
+
+    /// Puts a question to the user and waits for the answer, a cancel or the time limit.
+    pub(super) async fn put(&self, question: PermissionQuestion) -> Answer {
+        self.desk.lock().progress.is_asking = true;
+        let answer = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Answer::Cancelled,
+            answer = self.client.ask(question) => answer,
+            () = expired(self.approval_timeout) => Answer::TimedOut,
+        };
+        self.desk.lock().progress.is_asking = false;
+        answer
     }
 
     async fn overdue(&self) {

@@ -15,6 +15,7 @@ mod slash;
 mod steering;
 mod task;
 mod turn_plan;
+mod workspace;
 
 pub use command::{Command, Delivered, Opened, Prompt, PromptEnd, PromptOutcome, ReplayWish, SessionError, Steer};
 pub use handle::SessionHandle;

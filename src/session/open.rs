@@ -28,6 +28,7 @@ use crate::tool::{SessionState, ToolContext, ToolLimits};
 use super::command::{Opened, ReplayWish, SessionError};
 use super::port::{ClientPort, SessionEvent, SessionOptions};
 use super::replay;
+use super::workspace::Workspace;
 
 /// What all sessions of the process share.
 #[derive(Debug)]
@@ -87,6 +88,7 @@ pub(super) struct Session {
     pub(super) tools: Arc<ToolRegistry>,
     pub(super) tool_context: ToolContext,
     hooks: Vec<Arc<dyn Hook>>,
+    pub(super) workspace: Arc<Workspace>,
     /// What is told in the first turn: before it, a client without notices has no place for them.
     pub(super) notices: Vec<String>,
     /// US dollars it has cost, as long as every price was known.
@@ -153,8 +155,11 @@ impl Session {
         let hiding = Arc::clone(&gate);
         let hidden = HiddenFiles::new(move |path| hiding.places().hides_from_search(path));
         tool_context.state.hide_from_search(hidden);
+        let workspace =
+            Workspace::new(tool_context.cwd.clone(), config.home.clone(), Arc::clone(&tool_context.secret_env));
         Self {
             id: request.id,
+            workspace: Arc::new(workspace),
             client: request.client,
             notices: request.notices,
             spent_usd: Some(0.0),
@@ -177,9 +182,6 @@ impl Session {
 
     /// The user's hooks, with what each of their payloads holds in this turn.
     pub(super) fn hooks(&self, turn_id: &str) -> HookSet {
-        if self.hooks.is_empty() {
-            return HookSet::default();
-        }
         let base = json!({
             "session_id": &*self.id,
             "turn_id": turn_id,

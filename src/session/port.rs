@@ -22,6 +22,11 @@ pub trait ClientPort: Send + Sync + fmt::Debug {
     /// the question.
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, Answer>;
 
+    /// False when there is nobody who could answer a question.
+    fn can_ask(&self) -> bool {
+        true
+    }
+
     /// The client's view of files, when it offers one.
     fn editor(&self) -> Option<Arc<dyn Editor>>;
 }

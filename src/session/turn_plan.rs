@@ -16,6 +16,7 @@ use super::io::SessionIo;
 use super::open::Session;
 use super::port::SessionEvent;
 use super::replay;
+use super::workspace::Workspace;
 
 /// What a turn's future gives: the history back, and how it went.
 pub(super) struct TurnDone {
@@ -30,6 +31,7 @@ pub(super) struct TurnPlan {
     title: Option<String>,
     is_prompt_new: bool,
     notices: Vec<String>,
+    workspace: Arc<Workspace>,
 }
 
 impl TurnPlan {
@@ -74,7 +76,8 @@ impl TurnPlan {
                 input_tokens: None,
             },
         };
-        Self { context, title, is_prompt_new, notices: std::mem::take(&mut session.notices) }
+        let workspace = Arc::clone(&session.workspace);
+        Self { context, title, is_prompt_new, notices: std::mem::take(&mut session.notices), workspace }
     }
 
     /// What is stored before the first model call: the user's words, the turn, and what changed of the
@@ -107,7 +110,7 @@ impl TurnPlan {
 
 /// Stores the user's words and runs the turn.
 pub(super) async fn run(
-    plan: TurnPlan,
+    mut plan: TurnPlan,
     mut history: Vec<Message>,
     parts: Vec<Part>,
     io: SessionIo,
@@ -127,6 +130,7 @@ pub(super) async fn run(
     for text in plan.notices {
         io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
     }
+    plan.context.hooks.extend(plan.workspace.settle(&io, &plan.context.gate).await);
     let TurnEnd { history, report } = run_turn(&plan.context, history, &io, &cancel).await;
     io.end_open_calls().await;
     TurnDone { history, result: Ok(report), system_prompt }
