@@ -22,8 +22,8 @@ pub mod sandbox;
 pub mod hook;
 
 pub mod approval;
-pub mod trust;
 pub mod store;
+pub mod trust;
 
 pub mod session;
 

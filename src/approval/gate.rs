@@ -81,7 +81,14 @@ impl Gate {
             configured,
             remembered: setup.remembered,
             sandbox: setup.sandbox,
-            state: Mutex::new(State { mode: setup.mode, session: Vec::new(), workspace: Vec::new(), epoch: 0, seen: Arc::new([]), rules }),
+            state: Mutex::new(State {
+                mode: setup.mode,
+                session: Vec::new(),
+                workspace: Vec::new(),
+                epoch: 0,
+                seen: Arc::new([]),
+                rules,
+            }),
         }
     }
 

@@ -43,7 +43,8 @@ pub(super) fn run(args: &RulesArgs, home: &Path, out: &mut dyn Write) -> Result<
 fn list(rules: &RememberedRules, out: &mut dyn Write) -> Result<(), String> {
     let (rules, problem) = rules.list();
     for (number, remembered) in (1..).zip(rules.iter()) {
-        let (words, workspace) = (escape(&remembered.rule.to_string()), escape(&remembered.workspace.to_string_lossy()));
+        let (words, workspace) =
+            (escape(&remembered.rule.to_string()), escape(&remembered.workspace.to_string_lossy()));
         writeln!(out, "{number}  {words}  in {workspace}  since {}", remembered.added)
             .map_err(|error| error.to_string())?;
     }

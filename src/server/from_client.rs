@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use turnd_protocol::acp;
 
 use crate::message::Part;
+use crate::turn::foreign;
 
 use super::error::Error;
 
@@ -73,7 +74,8 @@ fn without_zeros(text: String) -> String {
 fn resource_part(resource: acp::EmbeddedResourceResource) -> Result<Part, String> {
     match resource {
         acp::EmbeddedResourceResource::TextResourceContents(text) if text.text.len() <= MAX_RESOURCE_BYTES => {
-            Ok(Part::Resource { uri: text.uri, text: without_zeros(text.text) })
+            let content = foreign::plain(&without_zeros(text.text)).into_owned();
+            Ok(Part::Resource { uri: text.uri, text: content })
         }
         acp::EmbeddedResourceResource::TextResourceContents(_) => {
             Err(format!("an embedded file is longer than {MAX_RESOURCE_BYTES} bytes"))

@@ -119,7 +119,8 @@ impl Workspace {
     ) -> Vec<Arc<dyn Hook>> {
         if !project.ignored.is_empty() {
             let keys = project.ignored.join(", ");
-            notice(io, format!("A workspace may not set this, so it is ignored in its .turnd/config.toml: {keys}.")).await;
+            notice(io, format!("A workspace may not set this, so it is ignored in its .turnd/config.toml: {keys}."))
+                .await;
         }
         if project.config.is_empty() {
             self.set(State::Nothing);
@@ -235,7 +236,9 @@ fn question(id: &str, project: &Project) -> PermissionQuestion {
             "workspace": project.workspace.to_string_lossy(),
             "fingerprint": project.fingerprint.to_string(),
         }),
-        reasons: vec!["Its hooks and servers run as you, outside the sandbox; a changed byte is asked about again.".into()],
+        reasons: vec![
+            "Its hooks and servers run as you, outside the sandbox; a changed byte is asked about again.".into(),
+        ],
         choices: vec![
             choice(Answer::AllowOnce, "Trust for this session"),
             choice(Answer::AllowAlways, "Always trust exactly this content here"),

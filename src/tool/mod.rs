@@ -33,6 +33,7 @@ pub mod write_file;
 pub mod diff;
 pub mod file;
 pub mod file_kind;
+pub mod hidden;
 pub mod replace;
 
 pub mod search;
@@ -76,6 +77,12 @@ pub trait Tool: Send + Sync + fmt::Debug {
     /// True when calls of this tool talk to the user and so never run beside others.
     fn is_interactive(&self) -> bool {
         false
+    }
+
+    /// True when its results are what strangers wrote (a web page, a tool of an MCP server), so that the model
+    /// gets them between marks that say so.
+    fn is_foreign(&self) -> bool {
+        self.spec().name.starts_with("mcp_")
     }
 
     /// Checks the arguments and binds what the call will do, without side effects.

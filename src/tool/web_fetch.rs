@@ -63,6 +63,10 @@ impl Tool for WebFetch {
         &self.spec
     }
 
+    fn is_foreign(&self) -> bool {
+        true
+    }
+
     fn prepare<'a>(
         &'a self,
         arguments: &'a Map<String, Value>,

@@ -223,7 +223,8 @@ mod tests {
         }
     }
 
-    const HOOK: &str = "[[hooks]]\non = \"pre_tool_call\"\ncommand = [\"sh\", \"-c\", \"exec ./check.py --x=lib/a.py\"]\n";
+    const HOOK: &str =
+        "[[hooks]]\non = \"pre_tool_call\"\ncommand = [\"sh\", \"-c\", \"exec ./check.py --x=lib/a.py\"]\n";
 
     #[test]
     fn every_byte_that_would_take_effect_is_covered() {

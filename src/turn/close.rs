@@ -10,6 +10,7 @@ use crate::tool::{Access, CallPlan, Display, ToolOutput};
 
 use super::context::Scope;
 use super::event::TurnEvent;
+use super::foreign;
 use super::guardrail::Ended;
 use super::payload::{self, CallStatus};
 use super::port::{CallState, Record, RecordError, ToolCallRecord, TurnIo};
@@ -53,13 +54,16 @@ pub(super) async fn close<Io: TurnIo>(
     {
         result.content = vec![Part::text(text)];
     }
-    steer::neutralise_result(&mut result);
+    foreign::plain_result(&mut result);
     record.display = if output.display.is_empty() {
         result.content.iter().filter_map(Part::as_text).map(|text| Display::Text(text.into_owned())).collect()
     } else {
         output.display
     };
     if matches!(status, CallStatus::Done | CallStatus::Failed | CallStatus::CutOff) {
+        if is_foreign(scope, &call.name) {
+            foreign::fence_result(&mut result);
+        }
         note_circle(scope, call, &record.plan, &output.raw, &mut result);
     }
     let edits = edits(&record.plan, output.is_error);
@@ -79,6 +83,11 @@ pub(super) async fn close<Io: TurnIo>(
         scope.io.emit(TurnEvent::Plan(plan)).await;
     }
     Ok(Closed { result, edits })
+}
+
+/// Whether a tool gives what strangers wrote.
+fn is_foreign<Io>(scope: &Scope<'_, Io>, name: &str) -> bool {
+    scope.context.tools.get(name).is_some_and(|tool| tool.is_foreign())
 }
 
 /// Puts the guardrail's warning, if there is one, behind the result.

@@ -13,6 +13,7 @@ mod context;
 pub mod event;
 pub mod exit;
 mod finish;
+pub mod foreign;
 mod guardrail;
 mod payload;
 pub mod port;
