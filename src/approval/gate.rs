@@ -140,6 +140,12 @@ impl Gate {
         self.lock().mode
     }
 
+    /// True when the mode lets commands pass because the sandbox holds them.
+    #[must_use]
+    pub fn relies_on_sandbox(&self) -> bool {
+        self.mode() == Mode::Auto
+    }
+
     /// Changes the mode. Only the client may ask for this.
     pub fn set_mode(&self, mode: Mode) {
         let mut state = self.lock();

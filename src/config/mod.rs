@@ -254,7 +254,8 @@ pub struct AuxiliaryConfig {
 pub struct ToolsConfig {
     /// Tools that are not offered.
     pub disabled: Vec<String>,
-    /// `own`: commands run under the gate and sandbox; `client`: in the client's terminal.
+    /// Where commands run once the gate let them: `own` here, sandboxed where the mode says so; `client` in a
+    /// terminal of the client that offers one, except in `auto` and in the background.
     pub terminal: String,
     /// The most characters of one result that reach the model.
     pub max_result_chars: usize,

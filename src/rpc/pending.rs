@@ -74,6 +74,19 @@ impl Pending {
         }
     }
 
+    /// Calls the client and cares for no answer: for what must be said even by a future that is dropped.
+    pub fn send(&self, method: &str, params: &impl Serialize) {
+        let id = {
+            let mut table = self.lock();
+            if table.is_closed {
+                return;
+            }
+            table.last_id += 1;
+            table.last_id
+        };
+        self.outbox.reply(message(&Call { jsonrpc: "2.0", id, method, params }));
+    }
+
     /// Hands an answer to the call it is for. Unknown and late answers are dropped.
     pub fn resolve(&self, id: &RequestId, outcome: Outcome) {
         let waiting = id.as_json().parse().ok().and_then(|id: u64| self.lock().open.remove(&id));

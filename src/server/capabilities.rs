@@ -16,6 +16,7 @@ pub(super) struct ClientFeatures(Arc<OnceLock<Features>>);
 pub(super) struct Features {
     pub(super) reads_files: bool,
     pub(super) writes_files: bool,
+    pub(super) runs_terminals: bool,
     pub(super) notices: bool,
     pub(super) extension: ClientExtension,
 }
@@ -40,6 +41,7 @@ impl InitializeParams {
         Features {
             reads_files: capabilities.fs.read_text_file,
             writes_files: capabilities.fs.write_text_file,
+            runs_terminals: capabilities.terminal,
             notices: capabilities.session.is_some_and(|session| session.notices.is_some()),
             extension: serde_json::from_value(extension).unwrap_or_default(),
         }

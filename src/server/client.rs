@@ -12,11 +12,13 @@ use crate::rpc::outbox::Chunk;
 use crate::rpc::pending::notification;
 use crate::rpc::{ChunkKind, Outbox, Pending};
 use crate::session::port::{ClientPort, PermissionQuestion, Replayed, SessionEvent};
+use crate::tool::client_terminal::ClientTerminals;
 use crate::tool::{Editor, ToolFailure};
 use crate::turn::event::{Severity, TurnEvent};
 use crate::turn::port::{Answer, CallState};
 
 use super::capabilities::ClientFeatures;
+use super::terminals::EditorTerminals;
 use super::to_client;
 
 /// The one client of a connection.
@@ -47,6 +49,13 @@ impl ClientPort for SessionClient {
 
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, Answer> {
         self.request_permission(question).boxed()
+    }
+
+    fn terminals(&self) -> Option<Arc<dyn ClientTerminals>> {
+        self.client.features.get().runs_terminals.then(|| {
+            let (pending, session) = (self.client.pending.clone(), Arc::clone(&self.id));
+            Arc::new(EditorTerminals { pending, session }) as Arc<dyn ClientTerminals>
+        })
     }
 
     fn editor(&self) -> Option<Arc<dyn Editor>> {
@@ -116,8 +125,8 @@ impl SessionClient {
             TurnEvent::ToolCallStarted { id } => {
                 self.tool_call_update(to_client::tool_call_status(&id, CallState::InProgress)).await;
             }
-            TurnEvent::ToolCallProgress { id, output } => {
-                self.tool_call_update(to_client::tool_call_progress(&id, &output)).await;
+            TurnEvent::ToolCallProgress { id, shown } => {
+                self.tool_call_update(to_client::tool_call_progress(&id, &shown)).await;
             }
             TurnEvent::ToolCallEnded { id, is_failed, display, raw } => {
                 let state = if is_failed { CallState::Failed } else { CallState::Completed };

@@ -135,8 +135,8 @@ pub(super) fn tool_call_status(id: &str, state: CallState) -> acp::ToolCallUpdat
 }
 
 /// Output so far.
-pub(super) fn tool_call_progress(id: &str, output: &str) -> acp::ToolCallUpdate {
-    let content = vec![text_content(&shortened(output, CONTENT_BYTES))];
+pub(super) fn tool_call_progress(id: &str, shown: &Display) -> acp::ToolCallUpdate {
+    let content = vec![one_content(shown, CONTENT_BYTES)];
     acp::ToolCallUpdate::new(id.to_owned(), acp::ToolCallUpdateFields::new().content(content))
 }
 

@@ -148,6 +148,7 @@ impl Session {
                 terminal_timeout_seconds: config.tools.terminal_timeout_seconds,
             },
             editor: request.client.editor(),
+            terminals: if config.tools.terminal == "client" { request.client.terminals() } else { None },
             secret_env: catalog::secret_env_names(config).into(),
             state: Arc::new(SessionState::default()),
         };

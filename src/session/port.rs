@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::config::Mode;
 use crate::message::Part;
-use crate::tool::{CallPlan, Display, Editor};
+use crate::tool::{CallPlan, ClientTerminals, Display, Editor};
 use crate::turn::TurnReport;
 use crate::turn::event::TurnEvent;
 use crate::turn::port::{Answer, CallState};
@@ -25,6 +25,11 @@ pub trait ClientPort: Send + Sync + fmt::Debug {
     /// False when there is nobody who could answer a question.
     fn can_ask(&self) -> bool {
         true
+    }
+
+    /// The client's terminals, when it offers some.
+    fn terminals(&self) -> Option<Arc<dyn ClientTerminals>> {
+        None
     }
 
     /// The client's view of files, when it offers one.

@@ -40,6 +40,7 @@ pub mod search;
 pub mod search_files;
 
 pub mod background;
+pub mod client_terminal;
 pub mod process;
 pub mod terminal;
 
@@ -55,6 +56,7 @@ mod property_tests;
 #[cfg(test)]
 mod testing;
 
+pub use client_terminal::ClientTerminals;
 pub use registry::ToolRegistry;
 pub use state::SessionState;
 
@@ -305,6 +307,8 @@ pub struct ToolContext {
     pub limits: ToolLimits,
     /// The client's view of files, when it offers one.
     pub editor: Option<Arc<dyn Editor>>,
+    /// The client's terminals, where commands are to run in them and it offers some.
+    pub terminals: Option<Arc<dyn ClientTerminals>>,
     /// Environment variables that must not reach a child (credentials of providers).
     pub secret_env: Arc<[String]>,
     /// State that tools keep for the session.
@@ -353,22 +357,39 @@ pub struct RunContext {
     pub progress: Progress,
     /// What a command must run behind; `None` runs it with all that the user may do.
     pub sandbox: Option<Arc<SandboxPolicy>>,
+    /// Whose shell a command may run in.
+    pub shell: Shell,
+}
+
+/// Whose shell a command may run in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shell {
+    /// Ours, or the client's where that is wished.
+    #[default]
+    Any,
+    /// Ours: the mode relies on the sandbox, which the client's has not.
+    Own,
 }
 
 /// Shows a running call's output. Only the newest snapshot counts, so a fast writer costs nothing.
 #[derive(Clone, Debug)]
-pub struct Progress(watch::Sender<String>);
+pub struct Progress(watch::Sender<Display>);
 
 impl Progress {
     /// A progress slot and the end to watch it from.
     #[must_use]
-    pub fn channel() -> (Self, watch::Receiver<String>) {
-        let (sender, receiver) = watch::channel(String::new());
+    pub fn channel() -> (Self, watch::Receiver<Display>) {
+        let (sender, receiver) = watch::channel(Display::Text(String::new()));
         (Self(sender), receiver)
     }
 
     /// Replaces what is shown.
     pub fn show(&self, text: String) {
-        self.0.send_replace(text);
+        self.0.send_replace(Display::Text(text));
+    }
+
+    /// Shows a terminal of the client in place of text.
+    pub fn show_terminal(&self, id: String) {
+        self.0.send_replace(Display::Terminal(id));
     }
 }

@@ -8,11 +8,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::client_terminal::{self, TerminalCommand};
 use super::output::{cap, one_line};
 use super::path::{resolve, shown};
 use super::process::{Background, CommandLine, Ended, Finished, Processes};
 use super::{
-    Access, CallPlan, Prepared, RunContext, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec, args,
+    Access, CallPlan, Prepared, RunContext, Shell, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec, args,
 };
 
 const DESCRIPTION: &str = "Run a bash command. No input, no terminal; each call is a new shell. What it leaves running \
@@ -100,8 +101,13 @@ impl Tool for Terminal {
                 let commands = self.background.clone();
                 return Ok(Prepared::new(plan, move |run| start(commands, line, max_chars, run)));
             }
-            let processes = self.processes.clone();
-            Ok(Prepared::new(plan, move |run| carry_out(processes, line, max_chars, run)))
+            let (processes, terminals) = (self.processes.clone(), context.terminals.clone());
+            Ok(Prepared::new(plan, move |run| async move {
+                match terminals.filter(|_| run.sandbox.is_none() && run.shell == Shell::Any) {
+                    Some(terminals) => client_terminal::run(terminals, for_client(line, max_chars), run).await,
+                    None => carry_out(processes, line, max_chars, run).await,
+                }
+            }))
         })
     }
 }
@@ -126,6 +132,11 @@ fn timeout(asked: Option<f64>, default: Duration) -> Result<Duration, ToolFailur
         Some(seconds) if seconds > 0.0 => Ok(Duration::from_secs_f64(seconds.min(MAX_TIMEOUT.as_secs_f64()))),
         Some(seconds) => Err(ToolFailure::new(format!("`timeout_seconds` must be above 0, found {seconds}"))),
     }
+}
+
+fn for_client(line: CommandLine, max_chars: usize) -> TerminalCommand {
+    let CommandLine { command, cwd, timeout, keep_bytes, .. } = line;
+    TerminalCommand { command, cwd, timeout, keep_bytes, max_chars }
 }
 
 async fn carry_out(processes: Processes, line: CommandLine, max_chars: usize, run: RunContext) -> ToolOutput {
@@ -265,7 +276,7 @@ mod tests {
         let run = RunContext { progress, ..run_context() };
         let cancel = run.cancel.clone();
         let cancel_when_shown = async {
-            shown.wait_for(|text| text == "so far\n").await.unwrap();
+            shown.wait_for(|shown| *shown == crate::tool::Display::Text("so far\n".into())).await.unwrap();
             cancel.cancel();
         };
         let (output, ()) = tokio::join!(prepared.run(run), cancel_when_shown);

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Editor, Prepared, Progress, RunContext, SessionState, Tool, ToolContext, ToolFailure, ToolLimits, ToolOutput,
+    Editor, Prepared, Progress, RunContext, SessionState, Shell, Tool, ToolContext, ToolFailure, ToolLimits, ToolOutput,
 };
 use crate::message::plain_text;
 
@@ -31,6 +31,7 @@ impl Workspace {
             additional_roots: Vec::new(),
             limits: ToolLimits::default(),
             editor: None,
+            terminals: None,
             secret_env: Arc::from([]),
             state: Arc::new(SessionState::default()),
         };
@@ -91,7 +92,7 @@ impl Workspace {
 }
 
 pub(super) fn run_context() -> RunContext {
-    RunContext { cancel: CancellationToken::new(), progress: Progress::channel().0, sandbox: None }
+    RunContext { cancel: CancellationToken::new(), progress: Progress::channel().0, sandbox: None, shell: Shell::Any }
 }
 
 pub(super) fn text(output: &ToolOutput) -> String {

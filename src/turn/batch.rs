@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::message::{ToolCall, ToolResult};
 use crate::sandbox::SandboxPolicy;
-use crate::tool::{Access, CallPlan, Prepared, Progress, RunContext, Tool, ToolFailure, ToolOutput};
+use crate::tool::{Access, CallPlan, Prepared, Progress, RunContext, Shell, Tool, ToolFailure, ToolOutput};
 
 use super::admit::Refusal;
 use super::close::{Closed, Edit, close};
@@ -329,7 +329,8 @@ async fn run_prepared<Io: TurnIo>(
     cancel: &CancellationToken,
 ) -> ToolOutput {
     let (progress, mut shown) = Progress::channel();
-    let run = RunContext { cancel: cancel.clone(), progress, sandbox };
+    let shell = if scope.context.gate.relies_on_sandbox() { Shell::Own } else { Shell::Any };
+    let run = RunContext { cancel: cancel.clone(), progress, sandbox, shell };
     let run = AssertUnwindSafe(prepared.run(run)).catch_unwind();
     let mut run = std::pin::pin!(run);
     let mut overdue = std::pin::pin!(async {
@@ -348,8 +349,8 @@ async fn run_prepared<Io: TurnIo>(
             changed = shown.changed(), if is_watching && !cancel.is_cancelled() => {
                 is_watching = changed.is_ok();
                 if is_watching {
-                    let output = shown.borrow_and_update().clone();
-                    scope.io.emit(TurnEvent::ToolCallProgress { id: id.to_owned(), output }).await;
+                    let shown = shown.borrow_and_update().clone();
+                    scope.io.emit(TurnEvent::ToolCallProgress { id: id.to_owned(), shown }).await;
                 }
             }
         }

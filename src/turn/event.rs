@@ -45,7 +45,7 @@ pub enum TurnEvent {
         /// The call's id.
         id: String,
         /// A snapshot that replaces the one before.
-        output: String,
+        shown: Display,
     },
     /// The call ended.
     ToolCallEnded {

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::marker::{Marker, VARIABLE};
 
 /// Set for every command: no pager, no prompt and no colours, since nobody is there to answer or to look.
-const SET: &[(&str, &str)] =
+pub const COMMAND_ENV: &[(&str, &str)] =
     &[("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0"), ("TERM", "dumb"), ("NO_COLOR", "1")];
 
 /// Variables that make a shell run or mean something else than the text that was approved.
@@ -25,7 +25,7 @@ pub(super) fn clean(command: &mut Command, secret_env: &[String], marker: &Marke
             command.env_remove(&name);
         }
     }
-    command.envs(SET.iter().copied()).env(VARIABLE, marker.value());
+    command.envs(COMMAND_ENV.iter().copied()).env(VARIABLE, marker.value());
 }
 
 fn is_dropped(name: &OsStr, secret_env: &[String]) -> bool {

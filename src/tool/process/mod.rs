@@ -32,6 +32,7 @@ mod tree;
 
 pub use background::{Background, Status};
 pub use capture::Capture;
+pub use environment::COMMAND_ENV;
 pub use helper::{can_contain, enter};
 use marker::Marker;
 use tree::Tree;
