@@ -119,7 +119,7 @@ impl Drop for Lease {
 pub(super) async fn run(terminals: Arc<dyn ClientTerminals>, command: TerminalCommand, run: RunContext) -> ToolOutput {
     match carry_out(terminals, &command, &run).await {
         Ok(output) => output,
-        Err(failure) => ToolOutput::error(failure.0),
+        Err(failure) => ToolOutput::error(failure.text),
     }
 }
 
