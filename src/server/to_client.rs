@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 use turnd_protocol::acp;
 use turnd_protocol::ext::{self, TurnOutcome, TurnUsage};
 
+use crate::approval::display::escape;
 use crate::config::Mode;
 use crate::message::{FinishReason, Part};
 use crate::rpc::outbox::escaped_prefix;
 use crate::session::port::{CommandInfo, PermissionQuestion, ReplayedCall, SessionOptions};
+use crate::tool::hidden;
 use crate::tool::{CallPlan, Display, PlanEntry, PlanPriority, PlanStatus, ToolKind};
 use crate::turn::port::CallState;
 use crate::turn::{ExitReason, TurnReport, TurnStatus};
@@ -32,6 +34,11 @@ pub(super) fn shortened(text: &str, limit: usize) -> String {
         Some(kept) if end < text.len() => format!("{kept}\n[… {} more bytes not shown]", text.len() - end),
         _ => text.to_owned(),
     }
+}
+
+/// A short text that a person decides by: cut, and with nothing in it that cannot be seen.
+fn shown(text: &str, limit: usize) -> String {
+    escape(&shortened(text, limit))
 }
 
 /// A JSON value, or a note about it when it is too large for a line.
@@ -112,8 +119,8 @@ fn diff(path: &Path, old: Option<&str>, new: &str, limit: usize) -> acp::ToolCal
 
 /// The first word about a tool call.
 pub(super) fn tool_call(id: &str, name: &str, arguments: Value, plan: &CallPlan) -> acp::ToolCall {
-    acp::ToolCall::new(id.to_owned(), shortened(&plan.title, SHORT_BYTES))
-        .name(shortened(name, NAME_BYTES))
+    acp::ToolCall::new(id.to_owned(), shown(&plan.title, SHORT_BYTES))
+        .name(shown(name, NAME_BYTES))
         .kind(kind(plan.kind))
         .status(acp::ToolCallStatus::Pending)
         .locations(locations(plan))
@@ -157,19 +164,32 @@ pub(super) fn tool_call_end(
 /// The tool call of a permission question: what it would do, whole.
 pub(super) fn asked_call(question: &PermissionQuestion) -> acp::ToolCallUpdate {
     let plan = &question.plan;
-    let mut shown = content(&plan.preview);
+    let mut content = content(&plan.preview);
+    content.extend(hidden_note(&plan.preview));
     if !question.reasons.is_empty() {
-        shown.push(text_content(&shortened(&question.reasons.join("\n"), SHORT_BYTES)));
+        content.push(text_content(&shortened(&question.reasons.join("\n"), SHORT_BYTES)));
     }
     let fields = acp::ToolCallUpdateFields::new()
-        .title(shortened(&plan.title, SHORT_BYTES))
-        .name(shortened(&question.tool, NAME_BYTES))
+        .title(shown(&plan.title, SHORT_BYTES))
+        .name(shown(&question.tool, NAME_BYTES))
         .kind(kind(plan.kind))
         .status(acp::ToolCallStatus::Pending)
         .locations(locations(plan))
-        .content(shown)
+        .content(content)
         .raw_input(limited(question.arguments.clone(), ASKED_RAW_BYTES));
     acp::ToolCallUpdate::new(question.tool_call_id.clone(), fields)
+}
+
+/// Says that an edit would put something into a file which its diff does not show.
+fn hidden_note(preview: &[Display]) -> Option<acp::ToolCallContent> {
+    let count: usize = preview
+        .iter()
+        .filter_map(|display| match display {
+            Display::Diff { new, .. } => hidden::reveal(new).map(|(_, count)| count),
+            _ => None,
+        })
+        .sum();
+    (count > 0).then(|| text_content(&format!("The new text holds {count} invisible characters.")))
 }
 
 pub(super) fn plan(entries: &[PlanEntry]) -> acp::Plan {
