@@ -94,6 +94,9 @@ impl Case<'_> {
             self.write_floor(&spot, findings);
         }
         self.file_rules(&spot, findings);
+        if touch == Touch::Read && self.places.is_result(&spot) {
+            return;
+        }
         if let Some(twin) = self.linked_twin(&spot) {
             let twin = display::escape(&twin.to_string_lossy());
             match touch {

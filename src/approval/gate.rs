@@ -146,6 +146,12 @@ impl Gate {
         self.mode() == Mode::Auto
     }
 
+    /// True when the mode asks about nothing, so that what passes unasked was not judged harmless.
+    #[must_use]
+    pub fn asks_nothing(&self) -> bool {
+        self.mode() == Mode::FullAccess
+    }
+
     /// Changes the mode. Only the client may ask for this.
     pub fn set_mode(&self, mode: Mode) {
         let mut state = self.lock();

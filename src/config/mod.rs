@@ -257,7 +257,8 @@ pub struct ToolsConfig {
     /// Where commands run once the gate let them: `own` here, sandboxed where the mode says so; `client` in a
     /// terminal of the client that offers one, except in `auto` and in the background.
     pub terminal: String,
-    /// The most characters of one result that reach the model.
+    /// The most characters of one result that reach the model, less for a small window; a longer one is kept whole
+    /// in a file that the model can read.
     pub max_result_chars: usize,
     /// Seconds a command may run when the call names no limit.
     pub terminal_timeout_seconds: u64,

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use crate::config::HookConfig;
+use crate::tool::process::search_path;
 
 use super::{Hook, HookFailure, HookPoint};
 
@@ -57,6 +58,10 @@ impl CommandHook {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.cwd).process_group(0).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        if let Some(path) = std::env::var_os("PATH") {
+            let virtual_env = std::env::var_os("VIRTUAL_ENV");
+            command.env("PATH", search_path(&path, std::slice::from_ref(&self.cwd), virtual_env.as_deref()));
+        }
         for name in &self.hidden_env {
             command.env_remove(name);
         }

@@ -21,6 +21,7 @@ use crate::sandbox::SandboxPolicy;
 use crate::store::{LoadedSession, SessionRow, Store, StoreError, Write};
 use crate::tool::process::{self, Processes};
 use crate::tool::registry::{self, ToolRegistry};
+use crate::tool::spill::Spill;
 use crate::tool::state::HiddenFiles;
 use crate::tool::todo::TodoList;
 use crate::tool::{SessionState, ToolContext, ToolLimits};
@@ -133,11 +134,12 @@ impl Session {
     fn assemble(host: Arc<Host>, request: OpenRequest, row: SessionRow, chain: FallbackChain) -> Self {
         let config = &host.config;
         let mode = Mode::from_id(&row.mode).unwrap_or(config.mode);
+        let spill = Spill::new(&config.home, &request.id);
         let gate = Gate::new(GateSetup {
             mode,
             rules: config.rules.clone(),
             remembered: Arc::clone(&host.remembered),
-            places: places(config, &request.cwd, &request.additional_roots),
+            places: places(config, &request.cwd, &request.additional_roots).with_results(spill.folder()),
             sandbox: sandbox(config, &request.cwd, &request.additional_roots),
         });
         let tool_context = ToolContext {
@@ -148,6 +150,7 @@ impl Session {
                 terminal_timeout_seconds: config.tools.terminal_timeout_seconds,
             },
             editor: request.client.editor(),
+            spill: Some(spill),
             terminals: if config.tools.terminal == "client" { request.client.terminals() } else { None },
             secret_env: catalog::secret_env_names(config).into(),
             state: Arc::new(SessionState::default()),

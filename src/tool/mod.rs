@@ -21,6 +21,7 @@ pub mod args;
 pub mod output;
 pub mod path;
 pub mod registry;
+pub mod spill;
 pub mod state;
 
 pub mod line_window;
@@ -243,6 +244,8 @@ pub struct ToolOutput {
     pub raw: Option<Value>,
     /// True when the tool could not do its work. A command that ran and failed is not an error.
     pub is_error: bool,
+    /// Where the whole result is, when `content` holds only a part of it.
+    pub whole: Option<spill::Kept>,
     /// True when the call was cut off before its end (cancelled, timed out).
     pub is_cut_off: bool,
     /// The new task list, when the call changed it.
@@ -309,6 +312,8 @@ pub struct ToolContext {
     pub editor: Option<Arc<dyn Editor>>,
     /// The client's terminals, where commands are to run in them and it offers some.
     pub terminals: Option<Arc<dyn ClientTerminals>>,
+    /// Where results go that are too long for the model.
+    pub spill: Option<spill::Spill>,
     /// Environment variables that must not reach a child (credentials of providers).
     pub secret_env: Arc<[String]>,
     /// State that tools keep for the session.
@@ -359,6 +364,18 @@ pub struct RunContext {
     pub sandbox: Option<Arc<SandboxPolicy>>,
     /// Whose shell a command may run in.
     pub shell: Shell,
+    /// How git behaves in a command.
+    pub git: GitCare,
+}
+
+/// How git behaves in a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GitCare {
+    /// As the user and the repository configured it.
+    #[default]
+    AsConfigured,
+    /// Without hooks, monitor and pager: nobody was asked about the command.
+    Quiet,
 }
 
 /// Whose shell a command may run in.

@@ -1,7 +1,6 @@
 //! What becomes of a tool's raw output before a model reads it: made valid, made plain, made short.
 //!
-//! Nothing here knows a tool. Spilling what was cut into a file is deliberately absent: a command can be
-//! run again with its output redirected, and a file can be read by range.
+//! Nothing here knows a tool. What is cut here is kept whole by [`super::spill`].
 
 use std::borrow::Cow;
 

@@ -13,7 +13,8 @@ use super::output::{cap, one_line};
 use super::path::{resolve, shown};
 use super::process::{Background, CommandLine, Ended, Finished, Processes};
 use super::{
-    Access, CallPlan, Prepared, RunContext, Shell, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec, args,
+    Access, CallPlan, GitCare, Prepared, RunContext, Shell, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput,
+    ToolSpec, args,
 };
 
 const DESCRIPTION: &str = "Run a bash command. No input, no terminal; each call is a new shell. What it leaves running \
@@ -95,7 +96,11 @@ impl Tool for Terminal {
                 if background { MAX_TIMEOUT } else { Duration::from_secs(context.limits.terminal_timeout_seconds) };
             let timeout = timeout(timeout_seconds, default)?;
             let secret_env = context.secret_env.clone();
-            let line = CommandLine { command, cwd, timeout, secret_env, keep_bytes, sandbox: None };
+            let workspace = std::iter::once(&context.cwd).chain(&context.additional_roots).cloned().collect();
+            let git = GitCare::default();
+            let spill = context.spill.clone().filter(|_| !background);
+            let line =
+                CommandLine { command, cwd, timeout, secret_env, keep_bytes, sandbox: None, spill, workspace, git };
             let max_chars = context.limits.max_result_chars;
             if background {
                 let commands = self.background.clone();
@@ -143,7 +148,7 @@ async fn carry_out(processes: Processes, line: CommandLine, max_chars: usize, ru
     if !is_folder(line.cwd.clone()).await {
         return ToolOutput::error(format!("{} is not a folder that exists; nothing was run", line.cwd.display()));
     }
-    let line = CommandLine { sandbox: run.sandbox.clone(), ..line };
+    let line = CommandLine { sandbox: run.sandbox.clone(), git: run.git, ..line };
     let progress = run.progress.clone();
     let finished = processes.run(&line, &run.cancel, |output| progress.show(output.newest(SHOW_BYTES))).await;
     match finished {
@@ -156,7 +161,7 @@ async fn start(commands: Background, line: CommandLine, max_chars: usize, run: R
     if !is_folder(line.cwd.clone()).await {
         return ToolOutput::error(format!("{} is not a folder that exists; nothing was run", line.cwd.display()));
     }
-    let line = CommandLine { sandbox: run.sandbox.clone(), ..line };
+    let line = CommandLine { sandbox: run.sandbox.clone(), git: run.git, ..line };
     let id = match commands.start(line) {
         Ok(id) => id,
         Err(error) => return ToolOutput::error(error.to_string()),
@@ -180,6 +185,7 @@ fn report(finished: &Finished, timeout: Duration, max_chars: usize) -> ToolOutpu
     let output = output.trim_end_matches('\n');
     let output = if output.trim().is_empty() { "(no output)" } else { output };
     let output = cap(output, max_chars, "redirect the output to a file and read that");
+    let whole = finished.whole.as_ref().map_or(String::new(), |kept| format!("[{}]\n", kept.note()));
     let seconds = timeout.as_secs_f64();
     let (ending, code, signal) = match finished.ended {
         Ended::Exited(code) => (format!("exit code {code}"), Some(code), None),
@@ -199,7 +205,8 @@ fn report(finished: &Finished, timeout: Duration, max_chars: usize) -> ToolOutpu
     ToolOutput {
         raw: Some(raw),
         is_cut_off: matches!(finished.ended, Ended::TimedOut | Ended::Cancelled),
-        ..ToolOutput::text(format!("{output}\n[{ending}]"))
+        whole: finished.whole.clone(),
+        ..ToolOutput::text(format!("{output}\n{whole}[{ending}]"))
     }
 }
 

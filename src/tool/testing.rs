@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Editor, Prepared, Progress, RunContext, SessionState, Shell, Tool, ToolContext, ToolFailure, ToolLimits, ToolOutput,
+    Editor, GitCare, Prepared, Progress, RunContext, SessionState, Shell, Tool, ToolContext, ToolFailure, ToolLimits,
+    ToolOutput,
 };
 use crate::message::plain_text;
 
@@ -32,6 +33,7 @@ impl Workspace {
             limits: ToolLimits::default(),
             editor: None,
             terminals: None,
+            spill: None,
             secret_env: Arc::from([]),
             state: Arc::new(SessionState::default()),
         };
@@ -92,7 +94,13 @@ impl Workspace {
 }
 
 pub(super) fn run_context() -> RunContext {
-    RunContext { cancel: CancellationToken::new(), progress: Progress::channel().0, sandbox: None, shell: Shell::Any }
+    RunContext {
+        cancel: CancellationToken::new(),
+        progress: Progress::channel().0,
+        sandbox: None,
+        shell: Shell::Any,
+        git: GitCare::AsConfigured,
+    }
 }
 
 pub(super) fn text(output: &ToolOutput) -> String {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::message::{ToolCall, ToolResult};
 use crate::sandbox::SandboxPolicy;
-use crate::tool::{Access, CallPlan, Prepared, Progress, RunContext, Shell, Tool, ToolFailure, ToolOutput};
+use crate::tool::{Access, CallPlan, GitCare, Prepared, Progress, RunContext, Shell, Tool, ToolFailure, ToolOutput};
 
 use super::admit::Refusal;
 use super::close::{Closed, Edit, close};
@@ -51,6 +51,8 @@ pub(super) struct Slot {
     pub(super) state: SlotState,
     /// What its command runs behind, as the gate said.
     pub(super) sandbox: Option<Arc<SandboxPolicy>>,
+    /// How git behaves in its command.
+    pub(super) git: GitCare,
 }
 
 #[derive(Debug)]
@@ -117,6 +119,7 @@ impl Batch {
     /// # Errors
     /// When a result could not be stored.
     pub(super) async fn run<Io: TurnIo>(self, scope: &Scope<'_, Io>) -> Result<BatchEnd, RecordError> {
+        scope.batch_size.begin();
         for slot in &self.slots {
             let record = slot.record();
             let event = TurnEvent::ToolCallPending {
@@ -165,7 +168,7 @@ async fn prepare<Io: TurnIo>(scope: &Scope<'_, Io>, call: ToolCall) -> Slot {
         (Some(_), Err(problem)) => SlotState::unusable(problem),
         (Some(tool), Ok(map)) => prepare_tool(scope, tool.as_ref(), &map).await,
     };
-    Slot { call, arguments, state, sandbox: None }
+    Slot { call, arguments, state, sandbox: None, git: GitCare::default() }
 }
 
 pub(super) async fn prepare_tool<Io: TurnIo>(
@@ -272,7 +275,7 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
             scope.io.emit(TurnEvent::ToolCallStarted { id: slot.call.id.clone() }).await;
             let (call, record) = (slot.call.clone(), slot.record());
             let SlotState::Ready(prepared) = slot.state else { return Err(RecordError("a call lost its plan".into())) };
-            let output = run_prepared(scope, &call.id, prepared, slot.sandbox, &cancel).await;
+            let output = run_prepared(scope, &call.id, prepared, (slot.sandbox, slot.git), &cancel).await;
             let status = match (output.is_cut_off, output.is_error) {
                 (true, _) => CallStatus::CutOff,
                 (false, true) => CallStatus::Failed,
@@ -325,12 +328,12 @@ async fn run_prepared<Io: TurnIo>(
     scope: &Scope<'_, Io>,
     id: &str,
     prepared: Prepared,
-    sandbox: Option<Arc<SandboxPolicy>>,
+    (sandbox, git): (Option<Arc<SandboxPolicy>>, GitCare),
     cancel: &CancellationToken,
 ) -> ToolOutput {
     let (progress, mut shown) = Progress::channel();
     let shell = if scope.context.gate.relies_on_sandbox() { Shell::Own } else { Shell::Any };
-    let run = RunContext { cancel: cancel.clone(), progress, sandbox, shell };
+    let run = RunContext { cancel: cancel.clone(), progress, sandbox, shell, git };
     let run = AssertUnwindSafe(prepared.run(run)).catch_unwind();
     let mut run = std::pin::pin!(run);
     let mut overdue = std::pin::pin!(async {

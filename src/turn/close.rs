@@ -12,6 +12,7 @@ use super::context::Scope;
 use super::event::TurnEvent;
 use super::foreign;
 use super::guardrail::Ended;
+use super::limit;
 use super::payload::{self, CallStatus};
 use super::port::{CallState, Record, RecordError, ToolCallRecord, TurnIo};
 use super::steer;
@@ -55,6 +56,7 @@ pub(super) async fn close<Io: TurnIo>(
         result.content = vec![Part::text(text)];
     }
     foreign::plain_result(&mut result);
+    limit::shorten(scope, &mut result, output.whole.as_ref()).await;
     record.display = if output.display.is_empty() {
         result.content.iter().filter_map(Part::as_text).map(|text| Display::Text(text.into_owned())).collect()
     } else {

@@ -11,6 +11,7 @@ use crate::provider::recovery::FallbackChain;
 use crate::tool::ToolContext;
 
 use super::guardrail::{Guardrails, Strictness};
+use super::limit::BatchSize;
 use crate::tool::registry::ToolRegistry;
 
 /// One turn's surroundings, immutable while it runs.
@@ -60,6 +61,7 @@ pub(super) struct Scope<'a, Io> {
     pub(super) io: &'a Io,
     pub(super) cancel: &'a CancellationToken,
     pub(super) guardrails: &'a Mutex<Guardrails>,
+    pub(super) batch_size: &'a BatchSize,
 }
 
 impl<Io> Scope<'_, Io> {

@@ -15,6 +15,7 @@ pub mod exit;
 mod finish;
 pub mod foreign;
 mod guardrail;
+mod limit;
 mod payload;
 pub mod port;
 mod run;

@@ -20,6 +20,7 @@ use super::context::{Scope, TurnContext};
 use super::event::{Severity, StepTool, TurnEvent};
 use super::exit::{ExitReason, TurnReport};
 use super::guardrail::Guardrails;
+use super::limit::BatchSize;
 use super::port::{Record, RecordError, TurnIo};
 use super::step::{Call, CallEnd};
 use super::verify::SentBack;
@@ -45,7 +46,8 @@ pub async fn run_turn<Io: TurnIo>(
     cancel: &CancellationToken,
 ) -> TurnEnd {
     let guardrails = Mutex::new(Guardrails::new(context.strictness));
-    let mut turn = Turn::new(Scope { context, io, cancel, guardrails: &guardrails }, history);
+    let batch_size = BatchSize::default();
+    let mut turn = Turn::new(Scope { context, io, cancel, guardrails: &guardrails, batch_size: &batch_size }, history);
     // A fault of ours must not take the session with it, nor leave the turn without an end.
     let exit = match AssertUnwindSafe(turn.run()).catch_unwind().await {
         Ok(Ok(exit)) => exit,

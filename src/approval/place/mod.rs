@@ -37,6 +37,8 @@ pub struct Places {
     /// The user's home folder, as spelled in the environment and real.
     user_home: Option<(PathBuf, PathBuf)>,
     deny_read: Vec<GlobMatcher>,
+    /// A folder of the daemon's own that may be read without a question: long results of this session.
+    results: Option<PathBuf>,
     /// Where the workspace's repository really is, when `.git` is a pointer elsewhere.
     git_dirs: Vec<PathBuf>,
 }
@@ -110,7 +112,27 @@ impl Places {
             .flat_map(|pattern| path_glob(pattern, &cwd, user_home.as_ref().map(|home| home.0.as_path())))
             .collect();
         let git_dirs = roots.iter().flat_map(|root| real::git_dirs(root)).collect();
-        Self { turnd_home: real_path(&absolute(&cwd, turnd_home)), cwd, roots, user_home, deny_read, git_dirs }
+        Self {
+            turnd_home: real_path(&absolute(&cwd, turnd_home)),
+            cwd,
+            roots,
+            user_home,
+            deny_read,
+            git_dirs,
+            results: None,
+        }
+    }
+
+    /// The same places with a folder in the daemon's own that holds results of this session.
+    #[must_use]
+    pub fn with_results(mut self, folder: &Path) -> Self {
+        self.results = Some(real_path(folder));
+        self
+    }
+
+    /// True for a result of this session that was kept in a file.
+    pub(super) fn is_result(&self, spot: &Spot) -> bool {
+        self.results.as_ref().is_some_and(|folder| spot.real.starts_with(folder))
     }
 
     /// True when a search must neither look into this file nor name its content.

@@ -210,3 +210,26 @@ fn what_a_call_says_about_its_own_safety_is_ignored() {
     let arguments = json!({ "command": "touch x", "requires_approval": false, "safe": true, "background": true });
     assert_eq!(name(&judge(&gate, "terminal", &arguments, vec![execute(&gate, "touch x")])), "ask");
 }
+
+#[test]
+fn long_results_of_the_session_are_read_without_a_question_and_nothing_else_of_the_home_is() {
+    let world = World::new();
+    let results = world.home().join("spill/s1");
+    std::fs::create_dir_all(&results).unwrap();
+    std::fs::create_dir_all(world.home().join("spill/s2")).unwrap();
+    std::os::unix::fs::symlink(world.home().join("config.toml"), results.join("link")).unwrap();
+    let places = Places::new(&world.path("w"), &[], &world.home(), Some(&world.path("home")), &[]);
+    let gate = Gate::new(GateSetup {
+        mode: Mode::Ask,
+        rules: Vec::new(),
+        remembered: Arc::new(RememberedRules::new(&world.home())),
+        places: places.with_results(&results),
+        sandbox: SandboxState::Off,
+    });
+    let verdict = |access: Access| name(&judge(&gate, "read_file", &Value::Null, vec![access]));
+    assert_eq!(verdict(Access::Read(results.join("a.txt"))), "allow");
+    for other in ["spill/s2/a.txt", "spill/s1/../s2/a.txt", "spill/s1/link", "config.toml", "spill"] {
+        assert_eq!(verdict(Access::Read(world.home().join(other))), "ask", "{other}");
+    }
+    assert_eq!(verdict(Access::Write(results.join("a.txt"))), "block");
+}

@@ -32,6 +32,19 @@ impl Capture {
         self.tail.extend(rest);
     }
 
+    /// Whether so many more bytes can be kept without leaving any out.
+    #[must_use]
+    pub fn has_room_for(&self, more: usize) -> bool {
+        self.total.saturating_add(more as u64) <= 2 * self.keep as u64
+    }
+
+    /// What was kept, in order.
+    #[must_use]
+    pub fn pieces(&self) -> [&[u8]; 3] {
+        let (front, back) = self.tail.as_slices();
+        [&self.head, front, back]
+    }
+
     /// Bytes of the whole stream.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {

@@ -1,13 +1,51 @@
 //! The environment a command gets: the daemon's without what could hurt.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::marker::{Marker, VARIABLE};
+use super::search_path::search_path;
+use crate::tool::GitCare;
 
 /// Set for every command: no pager, no prompt and no colours, since nobody is there to answer or to look.
 pub const COMMAND_ENV: &[(&str, &str)] =
     &[("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0"), ("TERM", "dumb"), ("NO_COLOR", "1")];
+
+/// Settings over every repository's own, for git commands that nobody was asked about: they run no hook, no
+/// monitor and no pager, and find no repository that lies inside another one's files.
+const QUIET_GIT: &[(&str, &str)] = &[
+    ("GIT_CONFIG_COUNT", "4"),
+    ("GIT_CONFIG_KEY_0", "core.fsmonitor"),
+    ("GIT_CONFIG_VALUE_0", "false"),
+    ("GIT_CONFIG_KEY_1", "core.hooksPath"),
+    ("GIT_CONFIG_VALUE_1", "/dev/null"),
+    ("GIT_CONFIG_KEY_2", "core.pager"),
+    ("GIT_CONFIG_VALUE_2", "cat"),
+    ("GIT_CONFIG_KEY_3", "safe.bareRepository"),
+    ("GIT_CONFIG_VALUE_3", "explicit"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+];
+
+/// Begins of git's variables that a command keeps: who commits, and how to reach a server.
+const KEPT_GIT: &[&str] = &["GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_SSL_", "GIT_HTTP_", "GIT_ASKPASS"];
+
+/// Keeps the command from programs and repositories that a workspace could have put in its way.
+pub(super) fn guard(command: &mut Command, workspace: &[PathBuf], git: GitCare) {
+    if let Some(path) = std::env::var_os("PATH") {
+        let virtual_env = std::env::var_os("VIRTUAL_ENV");
+        command.env("PATH", search_path(&path, workspace, virtual_env.as_deref()));
+    }
+    for (name, _) in std::env::vars_os() {
+        let is_git = name.to_str().is_some_and(|name| name.starts_with("GIT_"));
+        if is_git && !KEPT_GIT.iter().any(|kept| name.to_str().is_some_and(|name| name.starts_with(kept))) {
+            command.env_remove(&name);
+        }
+    }
+    if git == GitCare::Quiet {
+        command.envs(QUIET_GIT.iter().copied());
+    }
+}
 
 /// Variables that make a shell run or mean something else than the text that was approved.
 const SHELL_CHANGERS: &[&str] = &["BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PROMPT_COMMAND", "PS4", "CDPATH"];

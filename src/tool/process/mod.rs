@@ -17,6 +17,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::sandbox::SandboxPolicy;
+use crate::tool::GitCare;
+use crate::tool::spill::{Kept, Spill};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep_until};
@@ -28,6 +30,8 @@ mod capture;
 mod environment;
 mod helper;
 mod marker;
+mod recorder;
+mod search_path;
 mod tree;
 
 pub use background::{Background, Status};
@@ -35,6 +39,8 @@ pub use capture::Capture;
 pub use environment::COMMAND_ENV;
 pub use helper::{can_contain, enter};
 use marker::Marker;
+use recorder::Recorder;
+pub use search_path::search_path;
 use tree::Tree;
 
 /// The shell commands are written for: bash where there is one, since that is what models write and what the
@@ -72,6 +78,12 @@ pub struct CommandLine {
     pub keep_bytes: usize,
     /// What it runs behind; `None` runs it with all that the user may do.
     pub sandbox: Option<Arc<SandboxPolicy>>,
+    /// Where output goes that is more than what is kept; `None` drops it.
+    pub spill: Option<Spill>,
+    /// Folders whose programs must not take the place of others.
+    pub workspace: Arc<[PathBuf]>,
+    /// How git behaves in it.
+    pub git: GitCare,
 }
 
 /// How a command ended.
@@ -94,6 +106,8 @@ pub struct Finished {
     pub ended: Ended,
     /// Its output.
     pub output: Capture,
+    /// Where all of it is, when that is more.
+    pub whole: Option<Kept>,
 }
 
 /// The processes of the daemon. Clones share one account.
@@ -168,7 +182,7 @@ impl Processes {
         mut show: impl FnMut(&Capture) + Send,
     ) -> std::io::Result<Finished> {
         let (mut tree, mut pipe) = self.start(line, input)?;
-        let mut output = Capture::new(line.keep_bytes);
+        let mut output = Recorder::new(line.keep_bytes, line.spill.clone());
         let mut buffer = vec![0; PIPE_BYTES];
         let mut deadline = Instant::now() + line.timeout;
         let mut show_at = Instant::now() + SHOW_EVERY;
@@ -193,7 +207,7 @@ impl Processes {
                     deadline = Instant::now() + DRAIN_GRACE;
                 }
                 () = sleep_until(show_at), if is_changed => {
-                    show(&output);
+                    show(output.capture());
                     is_changed = false;
                     show_at = Instant::now() + SHOW_EVERY;
                 }
@@ -228,7 +242,8 @@ impl Processes {
                 }
             }
         }
-        Ok(Finished { ended, output })
+        let (output, whole) = output.finish();
+        Ok(Finished { ended, output, whole })
     }
 
     /// Starts the shell and gives its process tree and the pipe both its outputs go into.
@@ -241,6 +256,7 @@ impl Processes {
         let mut command = helper::shell_command(shell(), line.sandbox.as_deref())?;
         command.arg("-c").arg(&line.command).current_dir(&line.cwd);
         command.stdin(input).stdout(writer.try_clone()?).stderr(writer);
+        environment::guard(command.as_std_mut(), &line.workspace, line.git);
         environment::clean(command.as_std_mut(), &line.secret_env, &marker);
         let child = command.spawn()?;
         // The command holds our copies of the pipe's write end; they must be gone to see its end.
@@ -252,7 +268,7 @@ impl Processes {
 
 /// Reads what the pipe holds right now; a busy writer cannot hold us, since one pipe's worth is enough.
 /// False at its end.
-fn drain(pipe: &pipe::Receiver, output: &mut Capture, buffer: &mut [u8]) -> bool {
+fn drain(pipe: &pipe::Receiver, output: &mut Recorder, buffer: &mut [u8]) -> bool {
     let mut left = PIPE_BYTES;
     while left > 0 {
         match pipe.try_read(buffer) {

@@ -36,6 +36,9 @@ fn line(command: &str) -> CommandLine {
         secret_env: Arc::from([]),
         keep_bytes: 16 << 10,
         sandbox: None,
+        spill: None,
+        workspace: Arc::from([]),
+        git: GitCare::AsConfigured,
     }
 }
 
