@@ -6,8 +6,8 @@ pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod likeness;
 pub mod home_file;
+pub mod likeness;
 
 pub mod message;
 pub mod prompt;

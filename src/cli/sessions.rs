@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::clock::iso8601;
 use crate::message::Message;
 use crate::store::{ListQuery, LoadedSession, SessionRow, Store, StoreError};
+use crate::tool::spill::Spill;
 
 /// Sessions read at a time.
 const PAGE: usize = 200;
@@ -84,7 +85,7 @@ pub enum SessionsError {
 pub async fn run(args: SessionsArgs, home: &Path, out: &mut (dyn Write + Send)) -> Result<(), SessionsError> {
     // Looking at sessions must not make a store where there is none.
     let store = if home.join("sessions.db").exists() { Store::open(home) } else { Store::in_memory() };
-    let done = run_on(&store, args.command, out).await;
+    let done = run_on(&store, home, args.command, out).await;
     let notice = store.notice();
     // What was asked is done and told; a claim or a log that stays behind harms nobody.
     drop(store.close().await);
@@ -94,7 +95,12 @@ pub async fn run(args: SessionsArgs, home: &Path, out: &mut (dyn Write + Send)) 
     }
 }
 
-async fn run_on(store: &Store, command: SessionsCommand, out: &mut (dyn Write + Send)) -> Result<(), SessionsError> {
+async fn run_on(
+    store: &Store,
+    home: &Path,
+    command: SessionsCommand,
+    out: &mut (dyn Write + Send),
+) -> Result<(), SessionsError> {
     match command {
         SessionsCommand::List { cwd, json } => {
             let line = if json { json_line } else { text_line };
@@ -105,6 +111,7 @@ async fn run_on(store: &Store, command: SessionsCommand, out: &mut (dyn Write + 
         SessionsCommand::Delete { id } => {
             let session = load(store, id).await?;
             store.delete(&session.row.id).await?;
+            Spill::new(home, &session.row.id).remove();
             Ok(writeln!(out, "deleted session {}", session.row.id)?)
         }
     }

@@ -48,6 +48,12 @@ impl Spill {
         &self.folder
     }
 
+    /// Removes everything that was kept for the session.
+    pub fn remove(&self) {
+        // What cannot be removed now goes with its age.
+        fs::remove_dir_all(&self.folder).ok();
+    }
+
     /// Keeps a text whole. Blocks.
     ///
     /// # Errors
@@ -196,6 +202,8 @@ mod tests {
         assert!(!kept.is_cut);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&kept.path), mode(spill.folder())), (0o600, 0o700));
+        spill.remove();
+        assert!(!kept.path.exists());
     }
 
     #[test]

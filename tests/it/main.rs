@@ -18,3 +18,5 @@ mod store;
 mod support;
 #[cfg(test)]
 mod transcripts;
+#[cfg(test)]
+mod trust;

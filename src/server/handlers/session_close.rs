@@ -13,6 +13,7 @@ use crate::server::error::Error;
 use crate::server::from_client;
 use crate::session::{Command, SessionError};
 use crate::store::{StoreError, Write};
+use crate::tool::spill::Spill;
 
 use super::session;
 
@@ -45,8 +46,12 @@ pub(super) async fn delete(
         end(&session).await;
     }
     let write = Write::DeleteSession { id: params.session_id.to_string() };
-    match server.sessions.host().store.write(vec![write]).await {
-        Ok(()) => Ok(acp::DeleteSessionResponse::new()),
+    let host = server.sessions.host();
+    match host.store.write(vec![write]).await {
+        Ok(()) => {
+            Spill::new(&host.config.home, &params.session_id).remove();
+            Ok(acp::DeleteSessionResponse::new())
+        }
         Err(StoreError::Owned { pid }) => Err(SessionError::Owned { id: params.session_id, pid }.into()),
         Err(error) => Err(SessionError::Store(error.to_string()).into()),
     }
