@@ -22,6 +22,7 @@ pub mod sandbox;
 pub mod hook;
 
 pub mod approval;
+pub mod mcp;
 pub mod store;
 pub mod trust;
 

@@ -22,31 +22,48 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("approval", &["message", "tool", "config", "hook", "clock", "sandbox", "home_file"]),
     ("trust", &["config", "hook", "approval", "clock", "home_file"]),
     ("turn", &["message", "provider", "tool", "hook", "approval", "clock", "sandbox"]),
+    (
+        "mcp",
+        &[
+            "message",
+            "tool",
+            "config",
+            "approval::display",
+            "turn::foreign",
+            "provider::tls",
+            "provider::SseDecoder",
+            "provider::SseError",
+        ],
+    ),
     ("prompt", &["message", "tool", "turn", "clock"]),
     ("store", &["message", "clock"]),
     (
         "session",
         &[
-            "message", "provider", "tool", "hook", "approval", "trust", "turn", "prompt", "store", "config", "clock",
-            "sandbox",
+            "message", "provider", "tool", "hook", "approval", "trust", "turn", "mcp", "prompt", "store", "config",
+            "clock", "sandbox",
         ],
     ),
     ("rpc", &[]),
-    ("server", &["session", "rpc", "turn", "message", "tool", "approval", "provider", "config", "clock", "store"]),
+    (
+        "server",
+        &["session", "rpc", "turn", "mcp", "message", "tool", "approval", "provider", "config", "clock", "store"],
+    ),
     ("script", &["provider", "message"]),
     ("app", &["server", "rpc", "session", "store", "provider", "tool", "approval", "config", "clock"]),
     (
         "cli",
         &[
             "app", "server", "rpc", "session", "store", "provider", "tool", "approval", "trust", "turn", "prompt",
-            "message", "config", "clock", "script", "sandbox",
+            "message", "config", "clock", "script", "sandbox", "mcp",
         ],
     ),
 ];
 
 /// Crates that only some files may use, so that each has one place where it can be replaced.
 const FENCES: &[(&str, &[&str])] = &[
-    ("reqwest", &["src/provider/", "src/tool/web_fetch", "src/tool/html", "src/tool/property_tests"]),
+    ("reqwest", &["src/provider/", "src/mcp/", "src/tool/web_fetch", "src/tool/html", "src/tool/property_tests"]),
+    ("rmcp", &["src/mcp/"]),
     ("rusqlite", &["src/store/"]),
     ("jsonrpsee", &["src/rpc/", "src/server/"]),
     ("turnd_protocol", &["src/rpc/", "src/server/", "src/session/", "src/cli/"]),

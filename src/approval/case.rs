@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::config::RuleEffect;
-use crate::tool::{Access, CallPlan};
+use crate::tool::output::one_line;
+use crate::tool::{Access, CallPlan, ForeignTool};
 
 use super::display;
 use super::need::{Findings, NeedKind};
@@ -20,6 +21,9 @@ pub(super) struct Case<'a> {
     pub(super) places: &'a View<'a>,
     pub(super) rules: &'a [Rule],
 }
+
+/// Characters of a foreign tool's words that a reason shows.
+const MAX_DEFINITION_CHARS: usize = 600;
 
 /// Whether a file is read or written.
 #[derive(Clone, Copy, PartialEq)]
@@ -38,12 +42,13 @@ impl Case<'_> {
                 Access::Write(path) => self.file(Touch::Write, path, &mut findings),
                 Access::Execute { command, cwd } => self.command(command, cwd, &mut findings),
                 Access::Fetch(address) => self.fetch(address, &mut findings),
-                Access::External(name) => self.external(name, &mut findings),
+                Access::External(tool) => self.external(tool, &mut findings),
             }
         }
         let is_foreign = self.tool.starts_with("mcp_");
         if is_foreign && !self.plan.access.iter().any(|access| matches!(access, Access::External(_))) {
-            self.external(self.tool, &mut findings);
+            let tool = ForeignTool { name: self.tool.to_owned(), ..ForeignTool::default() };
+            self.external(&tool, &mut findings);
         }
         findings
     }
@@ -173,11 +178,34 @@ impl Case<'_> {
         }
     }
 
-    fn external(&self, name: &str, findings: &mut Findings) {
-        if !self.rules_with(RuleEffect::Allow).any(Rule::is_whole_tool) {
-            findings.need(NeedKind::Elsewhere, format!("calls {}, whose effect is not known", display::escape(name)));
+    /// A tool of somebody else: nothing it says of itself counts for it, and an approval counts only for what it
+    /// was given to.
+    fn external(&self, tool: &ForeignTool, findings: &mut Findings) {
+        let mut outdated = tool.was.as_deref();
+        for rule in self.rules_with(RuleEffect::Allow).filter(|rule| rule.is_whole_tool()) {
+            match rule.definition.as_deref() {
+                Some(definition) if definition != tool.definition => outdated = Some(definition),
+                None if tool.was.is_some() => {}
+                _ => {
+                    findings.allowed_by.push(rule.text.clone());
+                    return;
+                }
+            }
         }
+        let name = display::escape(&tool.name);
+        findings.changes(|| format!("calls {name}, whose effect is not known"));
+        if let Some(outdated) = outdated {
+            findings.need(NeedKind::Elsewhere, changed(&name, outdated, &tool.definition));
+        }
+        findings.need(NeedKind::Elsewhere, format!("calls {name}, whose effect is not known"));
     }
+}
+
+/// How a foreign tool differs from what it was, for a person.
+fn changed(name: &str, before: &str, now: &str) -> String {
+    let said = |definition: &str| display::escape(one_line(definition, MAX_DEFINITION_CHARS).as_str());
+    let (before, now) = (said(before), said(now));
+    format!("{name} is not what it was when it was allowed or first seen. It said: “{before}” Now it says: “{now}”")
 }
 
 /// The host of an address, in lower case, without port and credentials.

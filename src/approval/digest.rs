@@ -66,9 +66,10 @@ impl Subject<'_> {
                     field(b"fetch");
                     field(address.as_bytes());
                 }
-                Access::External(name) => {
+                Access::External(tool) => {
                     field(b"external");
-                    field(name.as_bytes());
+                    field(tool.name.as_bytes());
+                    field(tool.definition.as_bytes());
                 }
             }
         }

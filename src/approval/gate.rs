@@ -130,7 +130,11 @@ impl Gate {
     /// # Errors
     /// When `rules.toml` cannot be changed. The refusal then holds for the session.
     pub fn refuse(&self, offer: &Offer) -> Result<(), RulesError> {
-        let rules = offer.rules.iter().map(|rule| RuleConfig { effect: RuleEffect::Deny, ..rule.clone() }).collect();
+        let rules = offer
+            .rules
+            .iter()
+            .map(|rule| RuleConfig { effect: RuleEffect::Deny, definition: None, ..rule.clone() })
+            .collect();
         self.remember(rules, Scope::Always)
     }
 

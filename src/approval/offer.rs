@@ -66,9 +66,10 @@ impl super::verdict::Offer {
                     covers.push(format!("fetches from {host}"));
                     rules.push(RuleConfig { host: Some(host), ..rule(case.tool) });
                 }
-                Access::External(_) => {
+                Access::External(tool) => {
                     covers.push(format!("calls of {}", case.tool));
-                    rules.push(rule(case.tool));
+                    let definition = Some(tool.definition.clone()).filter(|definition| !definition.is_empty());
+                    rules.push(RuleConfig { definition, ..rule(case.tool) });
                 }
             }
         }
@@ -81,7 +82,14 @@ impl super::verdict::Offer {
 }
 
 fn rule(tool: &str) -> RuleConfig {
-    RuleConfig { effect: RuleEffect::Allow, tool: tool.to_owned(), command: None, path: None, host: None }
+    RuleConfig {
+        effect: RuleEffect::Allow,
+        tool: tool.to_owned(),
+        command: None,
+        path: None,
+        host: None,
+        definition: None,
+    }
 }
 
 fn file(

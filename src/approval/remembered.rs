@@ -144,6 +144,7 @@ mod tests {
             command: Some(command.into()),
             path: None,
             host: None,
+            definition: None,
         }
     }
 

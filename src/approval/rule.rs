@@ -23,6 +23,8 @@ pub(super) struct Rule {
     command: Option<CommandPattern>,
     path: Option<PathPattern>,
     host: Option<String>,
+    /// For foreign tools: what it is an approval of.
+    pub(super) definition: Option<String>,
     /// How the rule is named in a reason.
     pub(super) text: String,
 }
@@ -42,6 +44,7 @@ impl Rule {
             command: config.command.as_deref().map(CommandPattern::new),
             path: config.path.as_deref().map(|pattern| PathPattern::new(pattern, places)),
             host: config.host.as_ref().map(|host| host.to_ascii_lowercase()),
+            definition: config.definition.clone(),
             text,
         }
     }

@@ -21,7 +21,7 @@ pub(super) fn subject(case: &Case<'_>) -> String {
             format!("{}\n(in {})", command_text(command), display::escape(&cwd.to_string_lossy()))
         }
         Access::Fetch(address) => display::escape(address),
-        Access::External(name) => display::escape(name),
+        Access::External(tool) => display::escape(&tool.name),
     };
     case.plan.access.iter().map(shown).collect::<Vec<_>>().join("\n")
 }

@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use crate::app::exit_code;
-use crate::config::Config;
+use crate::config::{Config, McpServerConfig};
+use crate::mcp::{Address, IS_SUPPORTED, Origin, ServerSpec, find_program};
 use crate::provider::ApiMode;
 use crate::provider::http::Http;
 use crate::store::Store;
@@ -17,6 +18,7 @@ pub(super) async fn run(config: &Config, out: &mut (dyn Write + Send)) -> Result
         check_store(config).await,
         check_sandbox(config),
     ];
+    let checks = checks.into_iter().chain(mcp_servers(config));
     let mut code = exit_code::OK;
     for check in checks {
         let mark = if check.problem.is_some() { "FAIL" } else { "ok  " };
@@ -88,6 +90,32 @@ fn check_sandbox(config: &Config) -> Check {
         (true, true) => "",
     };
     Check { name, fact: format!("{}{missing}", facts.describe()), problem: None }
+}
+
+/// One check per configured MCP server: whether its entry makes sense and its program is there. None is started:
+/// that would run code only to look.
+fn mcp_servers(config: &Config) -> Vec<Check> {
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let check = |(name, entry): (&String, &McpServerConfig)| {
+        let spec = match ServerSpec::from_config(name, entry, Origin::User) {
+            Ok(spec) => spec,
+            Err(problem) => return Check { name: "MCP server", fact: name.clone(), problem: Some(problem) },
+        };
+        let fact = format!("{}, {}", spec.name(), spec.address().describe());
+        let problem = match spec.address() {
+            _ if entry.disabled => {
+                return Check { name: "MCP server", fact: format!("{fact} (disabled)"), problem: None };
+            }
+            _ if !IS_SUPPORTED => Some("this turnd was built without MCP".into()),
+            Address::Stdio { command, cwd: own, .. } => {
+                let cwd = own.as_ref().map_or_else(|| cwd.clone(), |own| cwd.join(own));
+                find_program(command, &cwd).err().map(|problem| format!("{problem}; install it, or give its full path"))
+            }
+            Address::Http { .. } | Address::Sse { .. } => None,
+        };
+        Check { name: "MCP server", fact, problem }
+    };
+    config.mcp_servers.iter().map(check).collect()
 }
 
 async fn check_store(config: &Config) -> Check {

@@ -71,7 +71,8 @@ async fn turn(args: &RunArgs, host: &Arc<Host>, cwd: PathBuf, prompt: String) ->
         None => (Arc::from(uuid::Uuid::now_v7().to_string()), OpenKind::New),
     };
     let client = Arc::new(TerminalClient::new(style));
-    let request = OpenRequest { id, kind, cwd, additional_roots: Vec::new(), client, notices: Vec::new() };
+    let (additional_roots, mcp_servers, notices) = (Vec::new(), Vec::new(), Vec::new());
+    let request = OpenRequest { id, kind, cwd, additional_roots, client, mcp_servers, notices };
     let (session, opening) = sessions.open(request);
     let opened = opening.await.map_err(|_| "the session could not be opened".to_owned())?;
     drop(opened.map_err(|error| error.to_string())?);

@@ -262,6 +262,8 @@ pub struct ToolsConfig {
     pub max_result_chars: usize,
     /// Seconds a command may run when the call names no limit.
     pub terminal_timeout_seconds: u64,
+    /// Seconds a session's first turn waits for MCP servers that are still starting.
+    pub mcp_wait_seconds: f64,
     /// Block calls that fail or gain nothing again and again, and halt the turn; otherwise only warn.
     pub guardrail_hard_stop: bool,
 }
@@ -273,6 +275,7 @@ impl Default for ToolsConfig {
             terminal: "own".into(),
             max_result_chars: 100_000,
             terminal_timeout_seconds: 120,
+            mcp_wait_seconds: 3.0,
             guardrail_hard_stop: false,
         }
     }
@@ -314,6 +317,10 @@ pub struct RuleConfig {
     /// For `web_fetch`: a host, or `*.` and a domain for the hosts below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// For tools of MCP servers, set by turnd: what the tool said of itself when it was allowed. The rule holds
+    /// as long as it says the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
 }
 
 impl std::fmt::Display for RuleConfig {
@@ -360,14 +367,25 @@ fn hook_timeout() -> f64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct McpServerConfig {
+    /// `stdio`, `http` or `sse` (the older HTTP). Unset: `stdio` with a command, `http` with a URL.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
     /// Program of a stdio server.
     pub command: Option<String>,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Its environment.
+    /// Variables beside the cleaned environment of turnd.
     pub env: BTreeMap<String, String>,
+    /// Where it runs, relative to the session's folder. Unset: there.
+    pub cwd: Option<String>,
     /// Address of an HTTP server.
     pub url: Option<String>,
     /// Sent with each request.
     pub headers: BTreeMap<String, String>,
+    /// Seconds a call may take; its progress begins them anew, ten times at most. Default 60.
+    pub timeout_seconds: Option<u64>,
+    /// Do not start it.
+    pub disabled: bool,
+    /// The only tools that are offered, by the server's own names; empty: all.
+    pub tools: Vec<String>,
 }

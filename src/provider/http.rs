@@ -98,7 +98,7 @@ fn build(key: ClientKey) -> Result<Client, String> {
 }
 
 /// Trusts the Mozilla roots, and those of `SSL_CERT_FILE` (a company's own, a proxy's).
-fn tls() -> Result<rustls::ClientConfig, String> {
+pub(crate) fn tls() -> Result<rustls::ClientConfig, String> {
     let mut roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(path) = process_env("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
         let certificates =

@@ -75,6 +75,7 @@ pub(super) fn initialize_response() -> acp::InitializeResponse {
     let capabilities = acp::AgentCapabilities::new()
         .load_session(true)
         .prompt_capabilities(acp::PromptCapabilities::new().image(true).embedded_context(true))
+        .mcp_capabilities(acp::McpCapabilities::new().http(crate::mcp::IS_SUPPORTED).sse(crate::mcp::IS_SUPPORTED))
         .session_capabilities(session);
     let key = acp::AuthMethodAgent::new(KEY_METHOD, "API key from the environment or the configuration")
         .description("Set the provider's key, for example ANTHROPIC_API_KEY, or run `turnd login PROVIDER`");

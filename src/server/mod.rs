@@ -11,6 +11,7 @@ mod dispatch;
 mod error;
 mod from_client;
 mod handlers;
+mod mcp_servers;
 mod terminals;
 mod to_client;
 

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use turnd_protocol::ext::{StatusResult, SteeringResult};
 
 use crate::config::Mode;
+use crate::mcp::ServerSpec;
 use crate::message::Part;
 use crate::turn::TurnReport;
 
@@ -19,7 +20,8 @@ pub enum Command {
     /// Run a turn, or obey a slash command.
     Prompt(Prompt),
     /// Show the session again, or just say how it stands, to a client that loads or resumes it twice.
-    Reopen(ReplayWish, oneshot::Sender<Result<Opened, SessionError>>),
+    /// The MCP servers are those it wants now; `None`: it said nothing of them.
+    Reopen(ReplayWish, Option<Vec<ServerSpec>>, oneshot::Sender<Result<Opened, SessionError>>),
     /// Change the mode.
     SetMode(Mode, oneshot::Sender<SessionOptions>),
     /// Change the model.

@@ -6,6 +6,7 @@
 mod command;
 mod handle;
 mod io;
+mod mcp;
 mod obey_slash;
 mod open;
 pub mod port;

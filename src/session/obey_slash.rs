@@ -79,7 +79,7 @@ impl Task {
     }
 
     fn tools_remark(&self) -> String {
-        self.session.tools.catalogue()
+        self.session.tools_now().catalogue()
     }
 
     fn context_remark(&self) -> String {

@@ -12,6 +12,7 @@ use crate::clock;
 use crate::config::{Config, Mode};
 use crate::hook::command::CommandHook;
 use crate::hook::{Hook, HookSet};
+use crate::mcp::{McpServers, ServerSpec};
 use crate::message::Message;
 use crate::provider::catalog;
 use crate::provider::endpoint::Endpoint;
@@ -27,6 +28,7 @@ use crate::tool::todo::TodoList;
 use crate::tool::{SessionState, ToolContext, ToolLimits};
 
 use super::command::{Opened, ReplayWish, SessionError};
+use super::mcp;
 use super::port::{ClientPort, SessionEvent, SessionOptions};
 use super::replay;
 use super::workspace::Workspace;
@@ -70,6 +72,8 @@ pub struct OpenRequest {
     pub additional_roots: Vec<PathBuf>,
     /// Who shows it.
     pub client: Arc<dyn ClientPort>,
+    /// MCP servers the client wants in it.
+    pub mcp_servers: Vec<ServerSpec>,
     /// What a person should know once it is open.
     pub notices: Vec<String>,
 }
@@ -90,6 +94,8 @@ pub(super) struct Session {
     pub(super) tool_context: ToolContext,
     hooks: Vec<Arc<dyn Hook>>,
     pub(super) workspace: Arc<Workspace>,
+    /// `None` when there are no servers.
+    pub(super) mcp: Option<Arc<McpServers>>,
     /// What is told in the first turn: before it, a client without notices has no place for them.
     pub(super) notices: Vec<String>,
     /// US dollars it has cost, as long as every price was known.
@@ -131,7 +137,7 @@ impl Session {
         Ok((session, history))
     }
 
-    fn assemble(host: Arc<Host>, request: OpenRequest, row: SessionRow, chain: FallbackChain) -> Self {
+    fn assemble(host: Arc<Host>, mut request: OpenRequest, row: SessionRow, chain: FallbackChain) -> Self {
         let config = &host.config;
         let mode = Mode::from_id(&row.mode).unwrap_or(config.mode);
         let spill = Spill::new(&config.home, &request.id);
@@ -161,11 +167,15 @@ impl Session {
         tool_context.state.hide_from_search(hidden);
         let workspace =
             Workspace::new(tool_context.cwd.clone(), config.home.clone(), Arc::clone(&tool_context.secret_env));
+        let servers = std::mem::take(&mut request.mcp_servers);
+        let servers = mcp::specs(config, servers, &mut request.notices);
+        let mcp = mcp::start(config, &host.processes, &tool_context, servers);
         Self {
             id: request.id,
             workspace: Arc::new(workspace),
             client: request.client,
             notices: request.notices,
+            mcp,
             spent_usd: Some(0.0),
             row,
             gate,
@@ -194,6 +204,27 @@ impl Session {
             "platform": "turnd",
         });
         HookSet::new(self.hooks.clone(), base.as_object().cloned().unwrap_or_default())
+    }
+
+    /// The tools as they stand now, with those of MCP servers that are there.
+    pub(super) fn tools_now(&self) -> Arc<ToolRegistry> {
+        match &self.mcp {
+            Some(servers) => Arc::new(self.tools.with(servers.tools(), &self.host.config.tools)),
+            None => Arc::clone(&self.tools),
+        }
+    }
+
+    /// Takes the MCP servers that a client wants which opens the session once more. The same ones stay as they
+    /// are.
+    pub(super) fn reconnect(&mut self, wanted: Vec<ServerSpec>) {
+        let config = &self.host.config;
+        let mut notices = Vec::new();
+        let specs = mcp::specs(config, wanted, &mut notices);
+        if self.mcp.as_ref().map_or(specs.is_empty(), |servers| servers.are(&specs)) {
+            return;
+        }
+        self.notices.append(&mut notices);
+        self.mcp = mcp::start(config, &self.host.processes, &self.tool_context, specs);
     }
 
     /// What can be chosen, and what is chosen.

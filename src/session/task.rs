@@ -11,6 +11,7 @@ use turnd_protocol::ext::StatusResult;
 
 use crate::clock;
 use crate::config::Mode;
+use crate::mcp::ServerSpec;
 use crate::message::{Message, Part, Usage};
 use crate::store::Write;
 
@@ -75,6 +76,8 @@ pub(super) struct Task {
     /// Tokens in the context after the newest model call.
     pub(super) context_tokens: u64,
     closing: Option<oneshot::Sender<()>>,
+    /// The MCP servers a client wants from the next turn on; a running one keeps its own.
+    wanted_servers: Option<Vec<ServerSpec>>,
 }
 
 /// Who has the history.
@@ -114,6 +117,7 @@ impl Task {
             usage: Usage::default(),
             context_tokens: 0,
             closing: None,
+            wanted_servers: None,
         }
     }
 
@@ -170,7 +174,8 @@ impl Task {
     async fn obey(&mut self, command: Command) {
         match command {
             Command::Prompt(prompt) => self.take_prompt(prompt).await,
-            Command::Reopen(wish, reply) => {
+            Command::Reopen(wish, servers, reply) => {
+                self.wanted_servers = servers.or_else(|| self.wanted_servers.take());
                 let opened = self.reopen(wish).await;
                 drop(reply.send(opened));
             }
@@ -238,6 +243,9 @@ impl Task {
             return;
         }
         let Phase::Idle(history) = &mut self.phase else { return };
+        if let Some(servers) = self.wanted_servers.take() {
+            self.session.reconnect(servers);
+        }
         let Some(prompt) = self.waiting.pop_front() else { return };
         let history = std::mem::take(history);
         self.phase = Phase::Running(self.start_turn(history, prompt));
@@ -365,6 +373,9 @@ impl Task {
     /// Releases the session in the store and tells whoever asked for the end.
     async fn let_go(mut self) {
         refuse_waiting(&mut self.mailbox, &SessionError::Closed);
+        if let Some(servers) = &self.session.mcp {
+            servers.close().await;
+        }
         let release = Write::ReleaseSession { id: self.session.id.to_string() };
         if let Err(error) = self.session.host.store.write(vec![release]).await {
             tracing::debug!(session = %self.session.id, %error, "the session could not be released");

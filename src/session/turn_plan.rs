@@ -5,6 +5,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
+use crate::config::ToolsConfig;
+use crate::mcp::McpServers;
 use crate::message::{Message, Part, Usage, UserMessage};
 use crate::prompt::{self, PromptSources};
 use crate::store::{TurnRow, Write};
@@ -13,6 +15,7 @@ use crate::turn::{Strictness, TurnContext, TurnEnd, TurnIo, TurnLimits, TurnRepo
 
 use super::command::SessionError;
 use super::io::SessionIo;
+use super::mcp;
 use super::open::Session;
 use super::port::SessionEvent;
 use super::replay;
@@ -32,6 +35,8 @@ pub(super) struct TurnPlan {
     is_prompt_new: bool,
     notices: Vec<String>,
     workspace: Arc<Workspace>,
+    /// The servers whose tools join, and which of them are disabled.
+    mcp: Option<(Arc<McpServers>, ToolsConfig)>,
 }
 
 impl TurnPlan {
@@ -77,7 +82,9 @@ impl TurnPlan {
             },
         };
         let workspace = Arc::clone(&session.workspace);
-        Self { context, title, is_prompt_new, notices: std::mem::take(&mut session.notices), workspace }
+        let notices = std::mem::take(&mut session.notices);
+        let mcp = session.mcp.clone().map(|servers| (servers, session.host.config.tools.clone()));
+        Self { context, title, is_prompt_new, notices, workspace, mcp }
     }
 
     /// What is stored before the first model call: the user's words, the turn, and what changed of the
@@ -126,6 +133,11 @@ pub(super) async fn run(
     io.client.tell(SessionEvent::TurnStarted { turn_id: Arc::clone(&io.turn_id) }).await;
     if let Some(title) = &plan.title {
         io.client.tell(SessionEvent::Title(title.clone())).await;
+    }
+    if let Some((servers, config)) = &plan.mcp {
+        let (tools, notices) = mcp::join(servers, &plan.context.tools, config, &cancel).await;
+        plan.context.tools = tools;
+        plan.notices.extend(notices);
     }
     for text in plan.notices {
         io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;

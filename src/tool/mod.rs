@@ -211,8 +211,19 @@ pub enum Access {
     },
     /// Talks to a host.
     Fetch(String),
-    /// Calls something whose effect nobody here can know (a tool of an MCP server), by name.
-    External(String),
+    /// Calls something whose effect nobody here can know: a tool of an MCP server.
+    External(ForeignTool),
+}
+
+/// Somebody else's tool, as it was when the call was prepared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForeignTool {
+    /// The name the model calls.
+    pub name: String,
+    /// What it says of itself and who says it. An approval holds for exactly this.
+    pub definition: String,
+    /// What it said when the session first saw it, if that was something else.
+    pub was: Option<String>,
 }
 
 /// Something to show beside a call.

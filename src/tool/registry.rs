@@ -58,6 +58,12 @@ impl ToolRegistry {
         Self { tools: kept, specs }
     }
 
+    /// These tools and more behind them, without disabled ones and ones whose name is taken.
+    #[must_use]
+    pub fn with(&self, more: Vec<Arc<dyn Tool>>, config: &ToolsConfig) -> Self {
+        Self::new([self.tools.clone(), more].concat(), config)
+    }
+
     /// What the model is told, always in the same order.
     #[must_use]
     pub fn specs(&self) -> &[ToolSpec] {

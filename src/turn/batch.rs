@@ -360,7 +360,7 @@ async fn run_prepared<Io: TurnIo>(
     }
 }
 
-/// True when one of the two writes what the other touches. What a command touches is unknown, so it
+/// True when one of the two writes what the other touches. What a command or a foreign tool touches is unknown, so it
 /// keeps its order with every write; two commands run side by side, as the model asked.
 fn conflicts(a: &[Access], b: &[Access]) -> bool {
     a.iter().any(|a| b.iter().any(|b| pair_conflicts(a, b) || pair_conflicts(b, a)))
@@ -369,7 +369,7 @@ fn conflicts(a: &[Access], b: &[Access]) -> bool {
 fn pair_conflicts(a: &Access, b: &Access) -> bool {
     match (a, b) {
         (Access::Write(written), Access::Write(other) | Access::Read(other)) => overlap(written, other),
-        (Access::Write(_), Access::Execute { .. }) => true,
+        (Access::Write(_), Access::Execute { .. } | Access::External(_)) => true,
         _ => false,
     }
 }

@@ -96,6 +96,7 @@ async fn broken_turn(how: How) -> (TurnReport, Vec<SessionEvent>, tempfile::Temp
         cwd: work.clone(),
         additional_roots: Vec::new(),
         client: Arc::clone(&client) as Arc<dyn ClientPort>,
+        mcp_servers: Vec::new(),
         notices: Vec::new(),
     });
     drop(opening.await.unwrap().unwrap());

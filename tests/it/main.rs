@@ -11,6 +11,8 @@ mod harness;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod mcp;
+#[cfg(test)]
 mod processes;
 #[cfg(test)]
 mod store;

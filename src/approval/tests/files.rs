@@ -1,6 +1,7 @@
 //! Verdicts on files, hosts and foreign tools.
 
 use super::*;
+use crate::approval::Scope;
 
 fn read(world: &World, path: &str) -> Verdict {
     let gate = world.gate();
@@ -114,6 +115,7 @@ fn secrets_ask_for_reading_and_exact_rules_lift_it() {
         command: None,
         path: Some(path.into()),
         host: None,
+        definition: None,
     };
     let mut world = World::new();
     world.rules = vec![rule("**")];
@@ -145,6 +147,7 @@ fn one_path_has_one_verdict_for_all_tools() {
         command: None,
         path: Some("SECRET".into()),
         host: None,
+        definition: None,
     });
     let gate = world.gate();
     for spelling in ["SECRET", "./SECRET", "src/../SECRET", "secret", &lexical(&world.path("w/SECRET"))] {
@@ -183,6 +186,7 @@ fn hosts_are_asked_and_matched_whole() {
         command: None,
         path: None,
         host: Some("docs.test".into()),
+        definition: None,
     });
     let gate = world.gate();
     let fetch = |address: &str| {
@@ -200,8 +204,53 @@ fn hosts_are_asked_and_matched_whole() {
 fn foreign_tools_are_asked_whatever_they_say_of_themselves() {
     let gate = World::new().mode(Mode::Auto).sandboxed().gate();
     assert_eq!(name(&judge(&gate, "mcp_x_read_file", &json!({}), vec![])), "ask");
-    assert_eq!(name(&judge(&gate, "read_file", &json!({}), vec![Access::External("x".into())])), "ask");
+    assert_eq!(
+        name(&judge(
+            &gate,
+            "read_file",
+            &json!({}),
+            vec![Access::External(ForeignTool { name: "x".into(), ..ForeignTool::default() })]
+        )),
+        "ask"
+    );
     assert_eq!(name(&judge(&gate, "todo", &json!({}), vec![])), "allow");
+}
+
+#[test]
+fn an_approval_of_a_foreign_tool_is_one_of_what_it_said() {
+    let foreign = |definition: &str, was: Option<&str>| {
+        let (name, was) = ("mcp_x_echo".to_owned(), was.map(str::to_owned));
+        vec![Access::External(ForeignTool { name, definition: definition.into(), was })]
+    };
+    let world = World::new();
+    let gate = world.gate();
+    let verdict = |definition: &str| judge(&gate, "mcp_x_echo", &json!({}), foreign(definition, None));
+    let Verdict::Ask(question) = verdict("Echoes.") else { panic!("not asked") };
+    gate.grant(&question.remember.unwrap(), Scope::Always).unwrap();
+    assert_eq!(name(&verdict("Echoes.")), "allow");
+    let Verdict::Ask(question) = verdict("Echoes, and\u{202e} more.") else { panic!("not asked") };
+    assert!(question.reasons[0].contains("“Echoes.”"), "{:?}", question.reasons);
+    assert!(question.reasons[0].contains("“Echoes, and\\u{202e} more.”"), "{:?}", question.reasons);
+    assert_eq!(
+        name(&judge(&world.gate(), "mcp_x_echo", &json!({}), foreign("Echoes.", None))),
+        "allow",
+        "another session"
+    );
+    assert_eq!(name(&judge(&gate, "mcp_x_other", &json!({}), foreign("Echoes.", None))), "ask", "another tool");
+    gate.refuse(&question.remember.unwrap()).unwrap();
+    assert_eq!(name(&verdict("Something else.")), "block", "a refusal is one of the tool, whatever it says");
+
+    let rule =
+        |effect| RuleConfig { effect, tool: "mcp_x_*".into(), command: None, path: None, host: None, definition: None };
+    let mut world = World::new();
+    world.rules.push(rule(RuleEffect::Allow));
+    let by_hand = |world: &World, was| name(&judge(&world.gate(), "mcp_x_echo", &json!({}), foreign("Now.", was)));
+    assert_eq!(by_hand(&world, None), "allow");
+    assert_eq!(by_hand(&world, Some("Then.")), "ask", "it changed since the session saw it first");
+    world.rules.push(rule(RuleEffect::Ask));
+    assert_eq!(by_hand(&world, None), "ask", "ask beats allow");
+    assert_eq!(by_hand(&World::new().mode(Mode::Plan), None), "block");
+    assert_eq!(by_hand(&World::new().mode(Mode::FullAccess), Some("Then.")), "allow");
 }
 
 #[test]

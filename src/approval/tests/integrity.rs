@@ -96,6 +96,7 @@ fn a_deny_rule_beats_every_grant() {
         command: None,
         path: Some("SECRET".into()),
         host: None,
+        definition: None,
     });
     let gate = world.gate();
     let write = |path: &str| {

@@ -14,7 +14,7 @@ use super::place::View;
 use super::{Gate, GateSetup, HookVerdict, Places, RememberedRules, SandboxState, Verdict};
 use crate::config::{Mode, RuleConfig, RuleEffect};
 use crate::sandbox::SandboxPolicy;
-use crate::tool::{Access, CallPlan};
+use crate::tool::{Access, CallPlan, ForeignTool};
 
 /// A workspace with something to protect, a home folder and a place outside.
 pub(super) struct World {
@@ -61,6 +61,7 @@ impl World {
             command: Some((*command).into()),
             path: None,
             host: None,
+            definition: None,
         }));
         self
     }

@@ -11,6 +11,7 @@ use turnd_protocol::acp;
 
 use crate::server::dispatch::{RequestContext, Server};
 use crate::server::error::Error;
+use crate::server::mcp_servers::{self, PassedServers};
 use crate::server::{from_client, to_client};
 use crate::session::{Command, OpenKind, OpenRequest, Opened, ReplayWish, SessionError};
 
@@ -25,8 +26,8 @@ pub(super) async fn new(
     let context = RequestContext::of(&extensions)?;
     let id: Arc<str> = uuid::Uuid::now_v7().to_string().into();
     let folders = Folders::check(&params.cwd, &params.additional_directories)?;
-    let notices = mcp_notices(params.mcp_servers.len());
-    let opened = open(&server, Arc::clone(&id), OpenKind::New, folders, notices).await?;
+    let servers = mcp_servers::read(params.mcp_servers);
+    let opened = open(&server, Arc::clone(&id), OpenKind::New, folders, servers).await?;
     context.hold(opened.delivered);
     Ok(acp::NewSessionResponse::new(id)
         .modes(to_client::modes(opened.options.mode))
@@ -40,8 +41,7 @@ struct StoredParams {
     cwd: PathBuf,
     #[serde(default)]
     additional_directories: Vec<PathBuf>,
-    #[serde(default)]
-    mcp_servers: Vec<serde_json::Value>,
+    mcp_servers: Option<Vec<serde_json::Value>>,
 }
 
 pub(super) async fn load(
@@ -74,14 +74,15 @@ async fn stored(server: &Server, params: StoredParams, wish: ReplayWish) -> Resu
     let folders = Folders::check(&params.cwd, &params.additional_directories)?;
     if let Some(session) = server.sessions.get(&params.session_id) {
         let (reply, answer) = oneshot::channel();
-        match session.send(Command::Reopen(wish, reply)) {
+        let servers = params.mcp_servers.clone().map(|servers| mcp_servers::read_values(servers).specs);
+        match session.send(Command::Reopen(wish, servers, reply)) {
             Ok(()) => return Ok(answer.await.map_err(closed)??),
             Err(SessionError::Closed) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    let notices = mcp_notices(params.mcp_servers.len());
-    open(server, params.session_id, OpenKind::Stored(wish), folders, notices).await
+    let servers = mcp_servers::read_values(params.mcp_servers.unwrap_or_default());
+    open(server, params.session_id, OpenKind::Stored(wish), folders, servers).await
 }
 
 async fn open(
@@ -89,20 +90,14 @@ async fn open(
     id: Arc<str>,
     kind: OpenKind,
     folders: Folders,
-    notices: Vec<String>,
+    servers: PassedServers,
 ) -> Result<Opened, Error> {
     let client = server.client.session(Arc::clone(&id));
     let Folders { cwd, additional_roots } = folders;
-    let (_, opening) = server.sessions.open(OpenRequest { id, kind, cwd, additional_roots, client, notices });
+    let PassedServers { specs: mcp_servers, notices } = servers;
+    let request = OpenRequest { id, kind, cwd, additional_roots, client, mcp_servers, notices };
+    let (_, opening) = server.sessions.open(request);
     Ok(opening.await.map_err(closed)??)
-}
-
-/// A client that passes MCP servers must not believe that they are used.
-fn mcp_notices(count: usize) -> Vec<String> {
-    match count {
-        0 => Vec::new(),
-        count => vec![format!("{count} MCP servers were passed; this version does not connect to any.")],
-    }
 }
 
 /// The folders of a session, checked.

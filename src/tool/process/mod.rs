@@ -27,6 +27,7 @@ use tokio_util::task::TaskTracker;
 
 mod background;
 mod capture;
+mod companion;
 mod environment;
 mod helper;
 mod marker;
@@ -36,6 +37,7 @@ mod tree;
 
 pub use background::{Background, Status};
 pub use capture::Capture;
+pub use companion::{Companion, CompanionLine, CompanionTree};
 pub use environment::COMMAND_ENV;
 pub use helper::{can_contain, enter};
 use marker::Marker;

@@ -2,3 +2,5 @@
 
 pub(crate) mod fake_agent;
 pub(crate) mod lab;
+pub(crate) mod mcp;
+pub(crate) mod mcp_http;
