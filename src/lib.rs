@@ -23,6 +23,7 @@ pub mod hook;
 
 pub mod approval;
 pub mod mcp;
+pub mod runtime;
 pub mod store;
 pub mod trust;
 

@@ -11,6 +11,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+#[path = "e2e/codex.rs"]
+mod codex;
+
 /// What a client must be found for; `None` when it is absent and need not be there.
 fn required<T>(client: &str, found: Option<T>) -> Option<T> {
     if found.is_none() {
@@ -156,4 +159,28 @@ fn the_one_file_node_client_plays_its_examples() {
         client.arg(script("../../clients/node/turnd_client.mjs"));
         client
     });
+}
+
+/// The program `codex`.
+fn codex_program() -> Option<PathBuf> {
+    let modules = required("codex", node_modules("@openai/codex"))?;
+    Some(modules.join(".bin/codex"))
+}
+
+#[tokio::test]
+async fn the_real_codex_runs_whole_turns_and_takes_its_thread_up_again() {
+    let Some(program) = codex_program() else { return };
+    codex::runs_whole_turns(&program).await;
+}
+
+#[tokio::test]
+async fn the_real_codex_does_nothing_that_the_gate_forbids() {
+    let Some(program) = codex_program() else { return };
+    codex::obeys_the_gate(&program).await;
+}
+
+#[tokio::test]
+async fn the_real_codex_is_cancelled_with_all_that_it_started() {
+    let Some(program) = codex_program() else { return };
+    codex::is_cancelled(&program).await;
 }

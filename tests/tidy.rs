@@ -35,13 +35,14 @@ const LAYERS: &[(&str, &[&str])] = &[
             "provider::SseError",
         ],
     ),
+    ("runtime", &["message", "provider", "tool", "hook", "approval", "turn", "config", "rpc"]),
     ("prompt", &["message", "tool", "turn", "clock"]),
     ("store", &["message", "clock"]),
     (
         "session",
         &[
-            "message", "provider", "tool", "hook", "approval", "trust", "turn", "mcp", "prompt", "store", "config",
-            "clock", "sandbox",
+            "message", "provider", "tool", "hook", "approval", "trust", "turn", "mcp", "runtime", "prompt", "store",
+            "config", "clock", "sandbox",
         ],
     ),
     ("rpc", &[]),
@@ -72,7 +73,10 @@ const FENCES: &[(&str, &[&str])] = &[
     ("seccompiler", &["src/sandbox/"]),
     ("similar", &["src/likeness.rs", "src/tool/diff.rs"]),
     ("clap", &["src/config/", "src/cli/", "src/main.rs", "src/script/mod.rs"]),
-    ("tokio::process", &["src/tool/process", "src/hook/", "src/provider/credentials", "src/script/agent.rs"]),
+    (
+        "tokio::process",
+        &["src/tool/process", "src/runtime/connection", "src/hook/", "src/provider/credentials", "src/script/agent.rs"],
+    ),
 ];
 
 /// Lines of a file without its tests.

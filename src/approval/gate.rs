@@ -138,6 +138,12 @@ impl Gate {
         self.remember(rules, Scope::Always)
     }
 
+    /// Whether any rule in force denies something, so that each call must be seen.
+    #[must_use]
+    pub fn denies_something(&self) -> bool {
+        self.snapshot().1.iter().any(|rule| rule.effect == RuleEffect::Deny)
+    }
+
     /// The mode.
     #[must_use]
     pub fn mode(&self) -> Mode {

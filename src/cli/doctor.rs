@@ -1,24 +1,25 @@
 //! `turnd doctor`: what works, what does not, and what to do about it.
 
 use std::io::Write;
+use std::path::Path;
 
 use crate::app::exit_code;
-use crate::config::{Config, McpServerConfig};
-use crate::mcp::{Address, IS_SUPPORTED, Origin, ServerSpec, find_program};
+use crate::config::{Config, McpServerConfig, RuntimeCommand};
+use crate::mcp::{Address, IS_SUPPORTED, Origin, ServerSpec};
 use crate::provider::ApiMode;
 use crate::provider::http::Http;
 use crate::store::Store;
+use crate::tool::process::find_program;
 
 /// Runs every check and says how it went; fails when one of them does.
 pub(super) async fn run(config: &Config, out: &mut (dyn Write + Send)) -> Result<u8, String> {
-    let checks = [
-        check_config(config),
-        check_model(config),
-        check_endpoint(config).await,
-        check_store(config).await,
-        check_sandbox(config),
-    ];
-    let checks = checks.into_iter().chain(mcp_servers(config));
+    let mut checks = vec![check_config(config), check_model(config)];
+    match runtime(config) {
+        Some(runtime) => checks.push(check_runtime(&runtime)),
+        None => checks.push(check_endpoint(config).await),
+    }
+    checks.extend([check_store(config).await, check_sandbox(config)]);
+    checks.extend(mcp_servers(config));
     let mut code = exit_code::OK;
     for check in checks {
         let mark = if check.problem.is_some() { "FAIL" } else { "ok  " };
@@ -49,9 +50,29 @@ fn check_config(config: &Config) -> Check {
 fn check_model(config: &Config) -> Check {
     match crate::session::first_endpoint(config) {
         Ok(endpoint) => {
-            Check { name: "model", fact: format!("{} at {}", endpoint.id(), endpoint.base_url), problem: None }
+            let place = if endpoint.base_url.is_empty() { "" } else { " at " };
+            Check { name: "model", fact: format!("{}{place}{}", endpoint.id(), endpoint.base_url), problem: None }
         }
         Err(error) => Check { name: "model", fact: "none can be used".into(), problem: Some(error.to_string()) },
+    }
+}
+
+/// The program that runs the turns of a new session, if one does.
+fn runtime(config: &Config) -> Option<RuntimeCommand> {
+    let endpoint = crate::session::first_endpoint(config).ok()?;
+    config.runtime_of(&endpoint.provider)
+}
+
+/// Whether that program is there. It is not started.
+fn check_runtime(runtime: &RuntimeCommand) -> Check {
+    let program = runtime.command.first().map(String::as_str).unwrap_or_default();
+    let command = runtime.command.join(" ");
+    match find_program(program, Path::new("/")) {
+        Ok(path) => Check { name: "runtime", fact: format!("`{command}` is {}", path.display()), problem: None },
+        Err(_) => {
+            let remedy = "install it (for codex: npm install -g @openai/codex) or name it in runtime_command";
+            Check { name: "runtime", fact: format!("`{command}` is not installed"), problem: Some(remedy.into()) }
+        }
     }
 }
 

@@ -13,9 +13,14 @@ use crate::provider::ApiMode;
 
 mod load;
 mod project;
+mod runtime;
 
 pub use load::ConfigFlags;
 pub use project::ProjectConfig;
+pub use runtime::{RUNTIME_PROVIDER, RuntimeCommand, RuntimeKind};
+
+/// The model's name that leaves the choice to the external runtime.
+pub const RUNTIME_DEFAULT_MODEL: &str = "default";
 
 /// The whole configuration, defaults filled in.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, schemars::JsonSchema)]
@@ -36,6 +41,12 @@ pub struct Config {
     pub approval_timeout_seconds: u64,
     /// How hard the model should think: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`.
     pub reasoning_effort: Option<String>,
+    /// Who runs the turns: `own` (the default), or `codex_app_server`, which hands each whole turn to a program.
+    pub runtime: Option<RuntimeKind>,
+    /// That program and its arguments; anything that speaks the protocol. Default `codex app-server`.
+    pub runtime_command: Vec<String>,
+    /// Environment variables that it gets although they look like secrets, by name.
+    pub runtime_env: Vec<String>,
     /// The identity file, relative to the home folder.
     #[serde(default = "defaults::soul")]
     pub soul: String,
@@ -174,6 +185,12 @@ pub struct ProviderConfig {
     pub headers: BTreeMap<String, String>,
     /// Per-server switches.
     pub quirks: Quirks,
+    /// Who runs this provider's turns, over `runtime` of the whole configuration.
+    pub runtime: Option<RuntimeKind>,
+    /// The program that takes this provider's turns over, over `runtime_command` of the whole configuration.
+    pub runtime_command: Vec<String>,
+    /// More variables that it gets, by name.
+    pub runtime_env: Vec<String>,
 }
 
 /// Per-server switches; unset means what the built-in table or the base URL suggests.

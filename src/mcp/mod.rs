@@ -17,7 +17,6 @@ mod definition;
 mod environment;
 mod name;
 mod notes;
-mod program;
 mod result;
 mod server;
 mod servers;
@@ -37,7 +36,6 @@ mod stdio;
 #[cfg(feature = "mcp")]
 mod wire;
 
-pub use program::find_program;
 pub use servers::{McpServers, Surroundings};
 pub use spec::{Address, Origin, ServerSpec};
 

@@ -15,10 +15,9 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::tool::process::{Companion, CompanionLine, CompanionTree};
+use crate::tool::process::{Companion, CompanionLine, CompanionTree, find_program};
 
 use super::notes::words;
-use super::program::find_program;
 use super::server::Trouble;
 use super::servers::Surroundings;
 use super::spec::{Address, ServerSpec};

@@ -22,6 +22,7 @@ use super::replay;
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     state: Mutex<DeskState>,
+    steered: Notify,
     redirected: Notify,
 }
 
@@ -49,6 +50,7 @@ impl Desk {
         let text = text.trim();
         if !text.is_empty() {
             self.lock().steers.push(text.to_owned());
+            self.steered.notify_one();
         }
         !text.is_empty()
     }
@@ -151,6 +153,12 @@ impl TurnIo for SessionIo {
     fn take_steer(&self) -> Option<String> {
         let steers = std::mem::take(&mut self.desk.lock().steers);
         (!steers.is_empty()).then(|| steers.join("\n"))
+    }
+
+    async fn steered(&self) {
+        while self.desk.lock().steers.is_empty() {
+            self.desk.steered.notified().await;
+        }
     }
 
     fn return_steer(&self, text: String) {

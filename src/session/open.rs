@@ -18,6 +18,7 @@ use crate::provider::catalog;
 use crate::provider::endpoint::Endpoint;
 use crate::provider::http::Http;
 use crate::provider::recovery::FallbackChain;
+use crate::runtime::{Runtime, RuntimeSetup};
 use crate::sandbox::SandboxPolicy;
 use crate::store::{LoadedSession, SessionRow, Store, StoreError, Write};
 use crate::tool::process::{self, Processes};
@@ -96,6 +97,8 @@ pub(super) struct Session {
     pub(super) workspace: Arc<Workspace>,
     /// `None` when there are no servers.
     pub(super) mcp: Option<Arc<McpServers>>,
+    /// The program that runs this session's turns in our place, while no turn has it.
+    pub(super) runtime: Option<Runtime>,
     /// What is told in the first turn: before it, a client without notices has no place for them.
     pub(super) notices: Vec<String>,
     /// US dollars it has cost, as long as every price was known.
@@ -182,6 +185,7 @@ impl Session {
             chain: Arc::new(chain),
             tools: Arc::new(ToolRegistry::new(registry::built_in(&host.processes), &config.tools)),
             hooks: command_hooks(config, &tool_context),
+            runtime: None,
             tool_context,
             host,
         }
@@ -225,6 +229,21 @@ impl Session {
         }
         self.notices.append(&mut notices);
         self.mcp = mcp::start(config, &self.host.processes, &self.tool_context, specs);
+    }
+
+    /// The runtime that takes this provider's turns over: the one that runs already, or one that is not started.
+    pub(super) fn lend_runtime(&mut self, provider: &str) -> Option<Runtime> {
+        let running = self.runtime.take();
+        let command = self.host.config.runtime_of(provider)?;
+        let same = running.filter(|runtime| *runtime.command() == command);
+        Some(same.unwrap_or_else(|| {
+            Runtime::new(RuntimeSetup {
+                command,
+                sandbox: self.host.config.sandbox.clone(),
+                processes: self.host.processes.clone(),
+                secret_env: Arc::clone(&self.tool_context.secret_env),
+            })
+        }))
     }
 
     /// What can be chosen, and what is chosen.
@@ -357,6 +376,9 @@ pub(super) fn chain(config: &Config, model: Option<&str>) -> Result<FallbackChai
     let mut fallbacks = Vec::new();
     for fallback in &config.fallback_providers {
         match catalog::resolve(config, &env, fallback) {
+            Ok(endpoint) if config.runtime_of(&endpoint.provider).is_some() => {
+                tracing::warn!(%fallback, "an external runtime takes whole turns over and cannot be a fallback");
+            }
             Ok(endpoint) => fallbacks.push(endpoint),
             Err(error) => tracing::warn!(%fallback, %error, "a fallback cannot be used"),
         }

@@ -288,6 +288,7 @@ impl Task {
             Ok(report) if report.exit.is_torn() => self.session.reload().await.unwrap_or(done.history),
             _ => done.history,
         };
+        self.session.runtime = done.runtime;
         if let Some(prompt) = done.system_prompt {
             self.session.row.system_prompt = Some(prompt);
         }

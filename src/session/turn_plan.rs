@@ -9,6 +9,7 @@ use crate::config::ToolsConfig;
 use crate::mcp::McpServers;
 use crate::message::{Message, Part, Usage, UserMessage};
 use crate::prompt::{self, PromptSources};
+use crate::runtime::{self, Runtime};
 use crate::store::{TurnRow, Write};
 use crate::turn::event::{Severity, TurnEvent};
 use crate::turn::{Strictness, TurnContext, TurnEnd, TurnIo, TurnLimits, TurnReport, run_turn};
@@ -26,6 +27,8 @@ pub(super) struct TurnDone {
     pub(super) history: Vec<Message>,
     pub(super) result: Result<TurnReport, SessionError>,
     pub(super) system_prompt: Option<String>,
+    /// The runtime back.
+    pub(super) runtime: Option<Runtime>,
 }
 
 /// What one turn is built from, taken from the session when it starts.
@@ -37,6 +40,8 @@ pub(super) struct TurnPlan {
     workspace: Arc<Workspace>,
     /// The servers whose tools join, and which of them are disabled.
     mcp: Option<(Arc<McpServers>, ToolsConfig)>,
+    /// Who runs the turn in our place.
+    runtime: Option<Runtime>,
 }
 
 impl TurnPlan {
@@ -81,10 +86,11 @@ impl TurnPlan {
                 input_tokens: None,
             },
         };
-        let workspace = Arc::clone(&session.workspace);
         let notices = std::mem::take(&mut session.notices);
+        let workspace = Arc::clone(&session.workspace);
         let mcp = session.mcp.clone().map(|servers| (servers, session.host.config.tools.clone()));
-        Self { context, title, is_prompt_new, notices, workspace, mcp }
+        let runtime = session.lend_runtime(&endpoint.provider);
+        Self { context, title, is_prompt_new, notices, workspace, mcp, runtime }
     }
 
     /// What is stored before the first model call: the user's words, the turn, and what changed of the
@@ -126,7 +132,7 @@ pub(super) async fn run(
     let message = Message::User(UserMessage { content: parts });
     if let Err(error) = io.store.write(plan.first_writes(&io, &message)).await {
         let result = Err(SessionError::Store(error.to_string()));
-        return TurnDone { history, result, system_prompt: None };
+        return TurnDone { history, result, system_prompt: None, runtime: plan.runtime };
     }
     history.push(message);
     let system_prompt = plan.is_prompt_new.then(|| plan.context.system_prompt.to_string());
@@ -139,11 +145,14 @@ pub(super) async fn run(
         plan.context.tools = tools;
         plan.notices.extend(notices);
     }
-    for text in plan.notices {
+    for text in std::mem::take(&mut plan.notices) {
         io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
     }
     plan.context.hooks.extend(plan.workspace.settle(&io, &plan.context.gate).await);
-    let TurnEnd { history, report } = run_turn(&plan.context, history, &io, &cancel).await;
+    let TurnEnd { history, report } = match &mut plan.runtime {
+        Some(runtime) => runtime::run_turn(runtime, &plan.context, history, &io, &cancel).await,
+        None => run_turn(&plan.context, history, &io, &cancel).await,
+    };
     io.end_open_calls().await;
-    TurnDone { history, result: Ok(report), system_prompt }
+    TurnDone { history, result: Ok(report), system_prompt, runtime: plan.runtime }
 }

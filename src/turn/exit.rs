@@ -44,6 +44,8 @@ pub enum ExitReason {
     RedirectLimitExceeded,
     /// What happened could not be stored, so nothing more may happen.
     SessionPersistenceFailed,
+    /// The external runtime that had taken the turn over could not go on.
+    RuntimeFailed,
     /// A fault of our own.
     LocalProcessingError,
 }
@@ -63,7 +65,7 @@ pub enum TurnStatus {
 
 impl ExitReason {
     /// Every reason, for tests and for the schema.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::TextResponse,
         Self::FallbackPriorTurnContent,
         Self::Refused,
@@ -82,6 +84,7 @@ impl ExitReason {
         Self::ContextCompressionExhausted,
         Self::RedirectLimitExceeded,
         Self::SessionPersistenceFailed,
+        Self::RuntimeFailed,
         Self::LocalProcessingError,
     ];
 
@@ -107,6 +110,7 @@ impl ExitReason {
             Self::ContextCompressionExhausted => "context_compression_exhausted",
             Self::RedirectLimitExceeded => "redirect_restart_limit_exceeded",
             Self::SessionPersistenceFailed => "session_persistence_failed",
+            Self::RuntimeFailed => "external_runtime_failed",
             Self::LocalProcessingError => "local_processing_error",
         }
     }
@@ -130,6 +134,7 @@ impl ExitReason {
             | Self::ContextCompressionExhausted
             | Self::RedirectLimitExceeded
             | Self::SessionPersistenceFailed
+            | Self::RuntimeFailed
             | Self::LocalProcessingError => TurnStatus::Failed,
         }
     }

@@ -16,7 +16,7 @@ mod finish;
 pub mod foreign;
 mod guardrail;
 mod limit;
-mod payload;
+pub(crate) mod payload;
 pub mod port;
 mod run;
 pub mod steer;

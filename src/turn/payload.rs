@@ -15,7 +15,7 @@ const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// What became of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallStatus {
+pub(crate) enum CallStatus {
     /// It did its work.
     Done,
     /// It could not.
@@ -43,7 +43,7 @@ impl CallStatus {
     }
 
     /// What is known about side effects.
-    pub(super) fn effect(self) -> Effect {
+    pub(crate) fn effect(self) -> Effect {
         match self {
             Self::Done | Self::Failed => Effect::Done,
             Self::Blocked | Self::Refused | Self::Cancelled => Effect::None,
@@ -56,11 +56,11 @@ fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or(text)
 }
 
-pub(super) fn tool_call(call: &ToolCall, arguments: &Value) -> Value {
+pub(crate) fn tool_call(call: &ToolCall, arguments: &Value) -> Value {
     json!({ "tool_name": call.name, "args": arguments, "tool_call_id": call.id })
 }
 
-pub(super) fn ended_call(call: &ToolCall, result: &str, status: CallStatus) -> Value {
+pub(crate) fn ended_call(call: &ToolCall, result: &str, status: CallStatus) -> Value {
     json!({
         "tool_name": call.name,
         "args": serde_json::from_str(&call.arguments).unwrap_or(Value::Null),
@@ -70,7 +70,7 @@ pub(super) fn ended_call(call: &ToolCall, result: &str, status: CallStatus) -> V
     })
 }
 
-pub(super) fn approval(call: &ToolCall, question: &Question, answer: Option<Answer>) -> Value {
+pub(crate) fn approval(call: &ToolCall, question: &Question, answer: Option<Answer>) -> Value {
     json!({
         "tool_name": call.name,
         "tool_call_id": call.id,
@@ -79,11 +79,11 @@ pub(super) fn approval(call: &ToolCall, question: &Question, answer: Option<Answ
     })
 }
 
-pub(super) fn user_message(text: &str, is_first_turn: bool) -> Value {
+pub(crate) fn user_message(text: &str, is_first_turn: bool) -> Value {
     json!({ "user_message": cut(text), "is_first_turn": is_first_turn })
 }
 
-pub(super) fn request(endpoint: &Endpoint, api_call: u32, messages: usize, tools: usize) -> Value {
+pub(crate) fn request(endpoint: &Endpoint, api_call: u32, messages: usize, tools: usize) -> Value {
     json!({
         "provider": endpoint.provider,
         "model": endpoint.model,
@@ -95,7 +95,7 @@ pub(super) fn request(endpoint: &Endpoint, api_call: u32, messages: usize, tools
     })
 }
 
-pub(super) fn reply(endpoint: &Endpoint, api_call: u32, reply: &ModelReply) -> Value {
+pub(crate) fn reply(endpoint: &Endpoint, api_call: u32, reply: &ModelReply) -> Value {
     json!({
         "provider": endpoint.provider,
         "model": endpoint.model,
@@ -107,7 +107,7 @@ pub(super) fn reply(endpoint: &Endpoint, api_call: u32, reply: &ModelReply) -> V
     })
 }
 
-pub(super) fn request_error(endpoint: &Endpoint, api_call: u32, error: &ProviderError) -> Value {
+pub(crate) fn request_error(endpoint: &Endpoint, api_call: u32, error: &ProviderError) -> Value {
     json!({
         "provider": endpoint.provider,
         "model": endpoint.model,
@@ -118,19 +118,19 @@ pub(super) fn request_error(endpoint: &Endpoint, api_call: u32, error: &Provider
     })
 }
 
-pub(super) fn answer(user_message: &str, text: &str) -> Value {
+pub(crate) fn answer(user_message: &str, text: &str) -> Value {
     json!({ "user_message": cut(user_message), "assistant_response": cut(text) })
 }
 
-pub(super) fn verify(text: &str, attempt: u32, changed_paths: &[String]) -> Value {
+pub(crate) fn verify(text: &str, attempt: u32, changed_paths: &[String]) -> Value {
     json!({ "final_response": cut(text), "attempt": attempt, "changed_paths": changed_paths })
 }
 
-pub(super) fn stopped() -> Value {
+pub(crate) fn stopped() -> Value {
     json!({ "reason": "cancelled" })
 }
 
-pub(super) fn ended(report: &TurnReport) -> Value {
+pub(crate) fn ended(report: &TurnReport) -> Value {
     json!({
         "status": report.status().as_str(),
         "exit_reason": report.exit.as_str(),

@@ -23,6 +23,9 @@ pub trait TurnIo: Sync {
     /// Takes what the user wants told to the model, if anything: several steers are joined.
     fn take_steer(&self) -> Option<String>;
 
+    /// Waits until there is a steer.
+    fn steered(&self) -> impl Future<Output = ()> + Send;
+
     /// Puts a steer back that could not be placed yet, before any newer one.
     fn return_steer(&self, text: String);
 

@@ -15,6 +15,8 @@ mod mcp;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
+mod runtime;
+#[cfg(test)]
 mod store;
 #[cfg(test)]
 mod support;

@@ -9,6 +9,7 @@ pub use resolve::{ResolveError, default_model, no_model_text, resolve, secret_en
 
 pub use crate::provider::credentials::process_env;
 
+use crate::config::RUNTIME_PROVIDER;
 use crate::provider::ApiMode;
 use crate::provider::endpoint::{CacheStyle, MaxTokensField, ReasoningReplay, ServerQuirks, SystemRole, ToolCallIds};
 use crate::provider::url::BaseUrl;
@@ -44,7 +45,7 @@ const fn local(name: &'static str, base_url: &'static str, base_url_env: &'stati
 }
 
 /// All built-in providers. The order is that of the default choice: the first whose key is present.
-pub const BUILT_IN: [BuiltIn; 12] = [
+pub const BUILT_IN: [BuiltIn; 13] = [
     BuiltIn {
         mode: Some(ApiMode::AnthropicMessages),
         ..remote("anthropic", "https://api.anthropic.com", &["ANTHROPIC_API_KEY"], &["ANTHROPIC_BASE_URL"])
@@ -64,6 +65,7 @@ pub const BUILT_IN: [BuiltIn; 12] = [
     local("ollama", "http://127.0.0.1:11434/v1", &["OLLAMA_BASE_URL"]),
     local("lmstudio", "http://127.0.0.1:1234/v1", &["LMSTUDIO_BASE_URL"]),
     local("llamacpp", "http://127.0.0.1:8080/v1", &["LLAMACPP_BASE_URL"]),
+    local(RUNTIME_PROVIDER, "", &[]),
     BuiltIn { mode: Some(ApiMode::Scripted), ..local("scripted", "", &[]) },
 ];
 

@@ -98,6 +98,9 @@ pub fn default_model(config: &Config, env: Env<'_>) -> Option<String> {
     if let Some(model) = &config.model {
         return Some(model.clone());
     }
+    if let Some(model) = config.runtime_model() {
+        return Some(model);
+    }
     super::BUILT_IN.iter().find_map(|built_in| {
         let model = usual_model(built_in.name)?;
         let source = Source::find(config, env, built_in.name).ok()?;
@@ -135,7 +138,7 @@ struct Source<'a> {
     name: &'a str,
     settings: ProviderConfig,
     built_in: Option<&'static BuiltIn>,
-    /// `None` for the scripted provider only.
+    /// `None` for the scripted provider and external runtimes only.
     base_url: Option<BaseUrl>,
 }
 
@@ -150,12 +153,13 @@ impl<'a> Source<'a> {
             return Err(ResolveError::UnknownProvider { name: name.to_owned(), known: known.join(", ") });
         }
         let settings = configured.cloned().unwrap_or_default();
-        let is_scripted = settings.api_mode.or(built_in.and_then(|built_in| built_in.mode)) == Some(ApiMode::Scripted);
+        let mode = settings.api_mode.or(built_in.and_then(|built_in| built_in.mode));
+        let needs_address = mode != Some(ApiMode::Scripted) && config.runtime_of(name).is_none();
         let from_env = || built_in.and_then(|built_in| first_set(env, built_in.base_url_env));
         let text = settings.base_url.clone().or_else(from_env);
         let text = text.or_else(|| built_in.map(|built_in| built_in.base_url.to_owned())).unwrap_or_default();
         let base_url = BaseUrl::parse(&text);
-        if base_url.is_none() && !is_scripted {
+        if base_url.is_none() && needs_address {
             return Err(ResolveError::BadBaseUrl { provider: name.to_owned(), base_url: text });
         }
         Ok(Self { config, env, name, settings, built_in, base_url })
@@ -166,7 +170,8 @@ impl<'a> Source<'a> {
         let keys = self.keys()?;
         let command = self.settings.api_key_command.clone();
         let script = if mode == ApiMode::Scripted { Some(Arc::new(self.script()?)) } else { None };
-        if keys.is_empty() && command.is_none() && script.is_none() && self.needs_key() {
+        let has_runtime = self.config.runtime_of(self.name).is_some();
+        if keys.is_empty() && command.is_none() && script.is_none() && !has_runtime && self.needs_key() {
             return Err(ResolveError::NoCredential { provider: self.name.to_owned(), remedy: self.remedy() });
         }
         let settings = &self.settings;

@@ -1,4 +1,4 @@
-//! Programs that talk over pipes of their own for as long as a session lives: servers of tools.
+//! Programs that talk over pipes of their own for longer than one call: servers of tools, other agents.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -66,13 +66,12 @@ impl Processes {
     /// # Errors
     /// It could not be started.
     pub fn start_companion(&self, line: &CompanionLine) -> std::io::Result<Companion> {
-        self.0.watcher.get_or_init(|| helper::start_watcher(&self.0.daemon));
+        self.watch();
         let marker = Marker::call(&self.0.daemon, self.0.calls.fetch_add(1, Ordering::Relaxed));
         let (input_end, input) = std::io::pipe()?;
         let (output, output_end) = std::io::pipe()?;
         let (errors, errors_end) = std::io::pipe()?;
-        let program = line.program.to_str().ok_or(std::io::ErrorKind::InvalidFilename)?;
-        let mut command = helper::shell_command(program, None)?;
+        let mut command = helper::program_command(line.program.as_os_str());
         command.args(&line.args).current_dir(&line.cwd);
         command.stdin(input_end).stdout(output_end).stderr(errors_end);
         environment::clean(command.as_std_mut(), &line.secret_env, &marker);
@@ -87,5 +86,49 @@ impl Processes {
             errors: pipe::Receiver::from_owned_fd(OwnedFd::from(errors))?,
             tree: CompanionTree(Tree::new(child, marker, self.clone())),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    fn line(program: &str, env: &[(&str, &str)]) -> CompanionLine {
+        CompanionLine {
+            program: program.into(),
+            args: Vec::new(),
+            cwd: std::env::temp_dir(),
+            env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            secret_env: Arc::from(["PATH".to_owned()]),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_companion_hears_and_answers_and_ends_when_it_is_let_go() {
+        let processes = Processes::default();
+        let mut companion = processes.start_companion(&line("/bin/cat", &[])).unwrap();
+        companion.input.write_all(b"hi").await.unwrap();
+        let mut heard = [0; 2];
+        companion.output.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, b"hi");
+        let Companion { input: _input, mut output, tree, .. } = companion;
+        drop(tree);
+        let mut rest = Vec::new();
+        output.read_to_end(&mut rest).await.unwrap();
+        processes.settled().await;
+    }
+
+    #[tokio::test]
+    async fn only_named_variables_pass_the_scrubbing() {
+        let said = async |env: &[(&str, &str)]| {
+            let processes = Processes::default();
+            let mut companion = processes.start_companion(&line("/usr/bin/env", env)).unwrap();
+            let mut said = String::new();
+            companion.output.read_to_string(&mut said).await.unwrap();
+            said.lines().any(|line| line.starts_with("PATH="))
+        };
+        assert!(!said(&[]).await);
+        assert!(said(&[("PATH", "/bin")]).await);
     }
 }

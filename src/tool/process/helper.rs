@@ -117,22 +117,26 @@ pub(super) fn start_watcher(daemon: &str) -> Option<Child> {
 /// Fails rather than to leave the wall out.
 #[expect(clippy::disallowed_methods, reason = "the one place that starts processes for tools")]
 pub(super) fn shell_command(shell: &str, sandbox: Option<&SandboxPolicy>) -> std::io::Result<tokio::process::Command> {
-    if let Some(policy) = sandbox {
-        if !ANSWERS.load(Ordering::Relaxed) {
-            return Err(std::io::Error::other("sandbox unavailable: this program cannot start itself again"));
-        }
-        let mut command = tokio::process::Command::new(OWN_BINARY);
-        command.arg(EXEC).arg(SANDBOX).arg(policy.to_argument()).arg(shell);
-        return Ok(command);
+    let Some(policy) = sandbox else { return Ok(program_command(OsStr::new(shell))) };
+    if !ANSWERS.load(Ordering::Relaxed) {
+        return Err(std::io::Error::other("sandbox unavailable: this program cannot start itself again"));
     }
+    let mut command = tokio::process::Command::new(OWN_BINARY);
+    command.arg(EXEC).arg(SANDBOX).arg(policy.to_argument()).arg(shell);
+    Ok(command)
+}
+
+/// A program to start in a group of its own, through the helper where that is needed to keep it from the terminal.
+#[expect(clippy::disallowed_methods, reason = "the one place that starts processes for tools")]
+pub(super) fn program_command(program: &OsStr) -> tokio::process::Command {
     if ANSWERS.load(Ordering::Relaxed) && has_terminal() {
         let mut command = tokio::process::Command::new(OWN_BINARY);
-        command.arg(EXEC).arg(shell);
-        return Ok(command);
+        command.arg(EXEC).arg(program);
+        return command;
     }
-    let mut command = tokio::process::Command::new(shell);
+    let mut command = tokio::process::Command::new(program);
     command.process_group(0);
-    Ok(command)
+    command
 }
 
 /// Whether the daemon was started from a terminal that its children could open.

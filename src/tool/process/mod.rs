@@ -31,6 +31,7 @@ mod companion;
 mod environment;
 mod helper;
 mod marker;
+mod program;
 mod recorder;
 mod search_path;
 mod tree;
@@ -41,6 +42,7 @@ pub use companion::{Companion, CompanionLine, CompanionTree};
 pub use environment::COMMAND_ENV;
 pub use helper::{can_contain, enter};
 use marker::Marker;
+pub use program::find_program;
 use recorder::Recorder;
 pub use search_path::search_path;
 use tree::Tree;
@@ -248,9 +250,14 @@ impl Processes {
         Ok(Finished { ended, output, whole })
     }
 
+    /// Sees to it that nothing outlives a daemon that is killed.
+    fn watch(&self) {
+        self.0.watcher.get_or_init(|| helper::start_watcher(&self.0.daemon));
+    }
+
     /// Starts the shell and gives its process tree and the pipe both its outputs go into.
     fn start(&self, line: &CommandLine, input: Stdio) -> std::io::Result<(Tree, pipe::Receiver)> {
-        self.0.watcher.get_or_init(|| helper::start_watcher(&self.0.daemon));
+        self.watch();
         let marker = Marker::call(&self.0.daemon, self.0.calls.fetch_add(1, Ordering::Relaxed));
         let (reader, writer): (PipeReader, _) = std::io::pipe()?;
         // A user with many pipes is refused and keeps the usual 64 KiB.

@@ -1,4 +1,4 @@
-//! Where the program of a server is.
+//! Where a program of a configuration is.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

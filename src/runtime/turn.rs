@@ -1,0 +1,407 @@
+//! One turn inside the runtime: the prompt goes in, what happens comes out, until it says that it is done.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::hook::HookPoint;
+use crate::message::{AssistantMessage, Message, Part, Usage};
+use crate::provider::ProviderError;
+use crate::tool::process::Capture;
+use crate::turn::event::StepTool;
+use crate::turn::port::{CallState, RecordError, ToolCallRecord};
+use crate::turn::{ExitReason, TurnContext, TurnEnd, TurnIo, payload};
+
+use super::connection::{Connection, Heard};
+use super::error::RuntimeError;
+use super::open::{self, ANSWER_LIMIT, Memory};
+use super::question::{Case, Settled};
+use super::shape::Shape;
+use super::stance::{Stance, Watch};
+use super::{Live, Runtime, Thread, put, retell};
+
+/// How long the runtime may take to end a turn that was interrupted, before it is ended itself.
+const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
+/// A time that never comes, for waits without a limit.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Runs one turn in the runtime. The newest message of `history` is the user's, already stored.
+///
+/// The program is started when it does not run. After a failure it is ended; the next turn starts it again.
+pub async fn run_turn<Io: TurnIo>(
+    runtime: &mut Runtime,
+    context: &TurnContext,
+    history: Vec<Message>,
+    io: &Io,
+    cancel: &CancellationToken,
+) -> TurnEnd {
+    let sandbox = &runtime.setup.sandbox;
+    let is_watched = context.hooks.has(HookPoint::PreToolCall) || context.gate.denies_something();
+    let watch = if is_watched { Watch::EveryCall } else { Watch::Nothing };
+    let stance = Stance::of(context.gate.mode(), sandbox, &context.tool_context.additional_roots, watch);
+    let mut turn = RuntimeTurn::new(context, history, io, stance);
+    // A fault of ours must not leave the turn without an end.
+    let exit = match AssertUnwindSafe(turn.run(runtime, cancel)).catch_unwind().await {
+        Ok(Ok(exit)) => exit,
+        Err(_) => {
+            tracing::error!(session = %context.session_id, "a turn of the runtime panicked");
+            ExitReason::LocalProcessingError
+        }
+        Ok(Err(Failure::Record(RecordError(detail)))) => {
+            turn.detail = Some(detail);
+            ExitReason::SessionPersistenceFailed
+        }
+        Ok(Err(Failure::Runtime(error))) => {
+            tracing::warn!(%error, "the external runtime failed");
+            turn.detail = Some(error.to_string());
+            ExitReason::RuntimeFailed
+        }
+    };
+    turn.finish(exit).await
+}
+
+/// Why a turn cannot go on.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Runtime(RuntimeError),
+    Record(RecordError),
+}
+
+impl From<RuntimeError> for Failure {
+    fn from(error: RuntimeError) -> Self {
+        Self::Runtime(error)
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        Self::Record(error)
+    }
+}
+
+/// A turn while it runs.
+pub(super) struct RuntimeTurn<'a, Io> {
+    pub(super) context: &'a TurnContext,
+    pub(super) io: &'a Io,
+    pub(super) stance: Stance,
+    pub(super) thread: Thread,
+    pub(super) history: Vec<Message>,
+    /// The runtime's id of this turn, once it has said it.
+    pub(super) turn: Option<String>,
+    /// Items that do something and are not done.
+    pub(super) calls: Vec<OpenCall>,
+    pub(super) used_ids: HashSet<String>,
+    /// Text of the item that streams now, as far as it was shown.
+    pub(super) shown: Shown,
+    /// Reasoning that belongs to the next stored answer.
+    pub(super) reasoning: String,
+    /// Questions that wait for the one that is open.
+    pub(super) waiting: VecDeque<Case>,
+    pub(super) open_question: Option<OpenQuestion<'a>>,
+    /// Words on their way into the running turn, by the id of the request that carries them.
+    pub(super) steers: HashMap<u64, String>,
+    can_steer: bool,
+    pub(super) start_request: Option<u64>,
+    /// Why it was interrupted, once it was.
+    pub(super) stop: Option<ExitReason>,
+    deadline: Option<(Instant, Overdue)>,
+    pub(super) steps: u32,
+    pub(super) step_tools: Vec<StepTool>,
+    pub(super) stored_answers: u32,
+    pub(super) usage: Usage,
+    pub(super) answer: Option<AssistantMessage>,
+    pub(super) error: Option<ProviderError>,
+    pub(super) detail: Option<String>,
+}
+
+/// What a deadline means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Overdue {
+    /// The turn was asked for and did not begin.
+    Start,
+    /// The turn was interrupted and did not end.
+    Interrupt,
+}
+
+/// The question that the user, the hooks or the gate have now.
+pub(super) struct OpenQuestion<'a> {
+    /// The runtime's id of it.
+    pub(super) request: Value,
+    pub(super) shape: Shape,
+    pub(super) settled: BoxFuture<'a, Settled>,
+}
+
+/// Words that stream.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    pub(super) item: String,
+    pub(super) text: String,
+}
+
+/// An item that does something.
+#[derive(Debug)]
+pub(super) struct OpenCall {
+    /// The runtime's id; ours is in the record.
+    pub(super) item: String,
+    pub(super) record: ToolCallRecord,
+    pub(super) output: Capture,
+    pub(super) output_shown_at: Instant,
+    /// A question about it was answered.
+    pub(super) is_settled: bool,
+    /// Why it does not run.
+    pub(super) refusal: Option<String>,
+}
+
+/// What woke the turn.
+enum Wake {
+    Cancelled,
+    Settled(Box<Settled>),
+    Heard(Result<Heard, RuntimeError>),
+    Steered,
+    Redirected,
+    RunBudget,
+    Overdue(Overdue),
+}
+
+impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
+    fn new(context: &'a TurnContext, history: Vec<Message>, io: &'a Io, stance: Stance) -> Self {
+        let calls = history.iter().filter_map(|message| match message {
+            Message::Assistant(assistant) => Some(&assistant.tool_calls),
+            _ => None,
+        });
+        Self {
+            context,
+            io,
+            stance,
+            thread: Thread { id: String::new(), model: context.chain.current().model.clone() },
+            used_ids: calls.flatten().map(|call| call.id.clone()).collect(),
+            history,
+            turn: None,
+            calls: Vec::new(),
+            shown: Shown::default(),
+            reasoning: String::new(),
+            waiting: VecDeque::new(),
+            open_question: None,
+            steers: HashMap::new(),
+            can_steer: true,
+            start_request: None,
+            stop: None,
+            deadline: None,
+            steps: 0,
+            step_tools: Vec::new(),
+            stored_answers: 0,
+            usage: Usage::default(),
+            answer: None,
+            error: None,
+            detail: None,
+        }
+    }
+
+    async fn run(&mut self, runtime: &mut Runtime, cancel: &CancellationToken) -> Result<ExitReason, Failure> {
+        let hook_context = self.begin().await;
+        let opened = tokio::select! {
+            biased;
+            () = cancel.cancelled() => None,
+            opened = runtime.open(self.context, &self.history, &self.stance) => Some(opened),
+        };
+        // Taken out here and put back only when all went well: a runtime in doubt is ended.
+        let live = runtime.live.take();
+        let Some(opened) = opened else { return Ok(ExitReason::InterruptedByUser) };
+        let memory = opened?;
+        let Some(mut live) = live else { return Ok(ExitReason::LocalProcessingError) };
+        if let Some(thread) = live.thread.clone() {
+            self.thread = thread;
+        }
+        let connection = &mut live.connection;
+        let input = self.input(memory, hook_context);
+        self.start_request = Some(connection.request("turn/start", self.start_params(input)));
+        self.deadline = Some((Instant::now() + ANSWER_LIMIT, Overdue::Start));
+        self.io.progress(1, self.context.limits.max_iterations);
+        let exit = self.follow(&mut live, cancel).await?;
+        // The runtime lets the commands of an interrupted turn run on; ended with it, they end too.
+        let runs = |call: &OpenCall| !call.item.is_empty() && call.record.state == CallState::InProgress;
+        let has_leftovers = self.stop.is_some() && self.calls.iter().any(runs);
+        if self.deadline.is_none() && !has_leftovers {
+            runtime.live = Some(live);
+        }
+        Ok(exit)
+    }
+
+    /// Hooks of the turn's beginning; gives what they want the model to know.
+    async fn begin(&mut self) -> Option<String> {
+        let hooks = &self.context.hooks;
+        let is_first_turn = self.context.is_first_turn;
+        let request = self.request_text();
+        let fields = || payload::user_message(&request, is_first_turn);
+        if is_first_turn {
+            hooks.observe(HookPoint::OnSessionStart, fields).await;
+        }
+        hooks.context(fields).await
+    }
+
+    /// What the user asked, with corrections.
+    pub(super) fn request_text(&self) -> String {
+        let request = self.history.iter().rev().find(|message| matches!(message, Message::User(_)));
+        request.map(Message::plain_text).unwrap_or_default()
+    }
+
+    fn input(&self, memory: Memory, hook_context: Option<String>) -> Vec<Value> {
+        let (newest, before) = match self.history.split_last() {
+            Some((Message::User(user), before)) => (user.content.as_slice(), before),
+            _ => ([].as_slice(), [].as_slice()),
+        };
+        let story = if memory == Memory::Missing { retell::of(before) } else { None };
+        let front = story.into_iter().chain(hook_context).map(|text| text_input(&text));
+        front.chain(newest.iter().map(part_input)).collect()
+    }
+
+    fn start_params(&self, input: Vec<Value>) -> Value {
+        let mut params = json!({
+            "threadId": self.thread.id,
+            "input": input,
+            "approvalPolicy": self.stance.policy,
+            "approvalsReviewer": "user",
+            "sandboxPolicy": self.stance.sandbox,
+        });
+        if let Some(model) = open::model_name(self.context) {
+            put(&mut params, "model", model);
+        }
+        if let Some(effort) = &self.context.chain.current().reasoning_effort {
+            put(&mut params, "effort", effort.as_str());
+        }
+        params
+    }
+
+    async fn follow(&mut self, live: &mut Live, cancel: &CancellationToken) -> Result<ExitReason, Failure> {
+        let budget = match self.context.limits.run_budget_seconds {
+            0 => NEVER,
+            seconds => Duration::from_secs(seconds).min(NEVER),
+        };
+        let budget_ends = Instant::now() + budget;
+        let connection = &mut live.connection;
+        loop {
+            let wake = self.next_wake(connection, cancel, budget_ends).await;
+            match wake {
+                Wake::Cancelled => self.interrupt(connection, ExitReason::InterruptedByUser),
+                Wake::RunBudget => self.interrupt(connection, ExitReason::RunBudgetExhausted),
+                Wake::Settled(settled) => self.settle(connection, *settled).await?,
+                Wake::Steered => self.send_steer(connection).await?,
+                Wake::Redirected => self.send_redirect(connection).await?,
+                Wake::Overdue(Overdue::Start) => return Err(connection.silent("turn/start").into()),
+                Wake::Overdue(Overdue::Interrupt) => {
+                    tracing::warn!("the runtime did not end an interrupted turn, so it is ended itself");
+                    return Ok(self.stop.unwrap_or(ExitReason::InterruptedByUser));
+                }
+                Wake::Heard(heard) => {
+                    if let Some(exit) = self.hear(connection, heard?).await? {
+                        self.deadline = None;
+                        return Ok(exit);
+                    }
+                }
+            }
+            self.next_question();
+        }
+    }
+
+    async fn next_wake(
+        &mut self,
+        connection: &mut Connection,
+        cancel: &CancellationToken,
+        budget_ends: Instant,
+    ) -> Wake {
+        let is_running = self.stop.is_none();
+        let takes_words = is_running && self.turn.is_some() && self.can_steer;
+        let (deadline, overdue) = self.deadline.unwrap_or((budget_ends + NEVER, Overdue::Start));
+        let settled = async {
+            match &mut self.open_question {
+                Some(question) => (&mut question.settled).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled(), if is_running => Wake::Cancelled,
+            settled = settled => Wake::Settled(Box::new(settled)),
+            () = self.io.redirected(), if takes_words => Wake::Redirected,
+            () = self.io.steered(), if takes_words => Wake::Steered,
+            heard = connection.hear() => Wake::Heard(heard),
+            () = sleep_until(deadline), if self.deadline.is_some() => Wake::Overdue(overdue),
+            () = sleep_until(budget_ends), if is_running => Wake::RunBudget,
+        }
+    }
+
+    /// Ends the turn inside the runtime; its own word that it ended is still waited for.
+    pub(super) fn interrupt(&mut self, connection: &mut Connection, exit: ExitReason) {
+        if self.stop.is_some() {
+            return;
+        }
+        self.stop = Some(exit);
+        self.deadline = Some((Instant::now() + INTERRUPT_LIMIT, Overdue::Interrupt));
+        self.withdraw_questions(connection);
+        self.send_interrupt(connection);
+    }
+
+    pub(super) fn send_interrupt(&self, connection: &mut Connection) {
+        if let (Some(turn), Some(_)) = (&self.turn, self.stop) {
+            connection.request("turn/interrupt", json!({ "threadId": self.thread.id, "turnId": turn }));
+        }
+    }
+
+    /// The runtime has said that the turn runs.
+    pub(super) fn began(&mut self, connection: &mut Connection, turn: &str) {
+        if self.turn.is_none() && !turn.is_empty() {
+            self.turn = Some(turn.to_owned());
+            if self.stop.is_none() {
+                self.deadline = None;
+            }
+            self.send_interrupt(connection);
+        }
+    }
+
+    /// An answer to one of our requests.
+    pub(super) fn answered(
+        &mut self,
+        connection: &mut Connection,
+        id: u64,
+        result: Result<Value, String>,
+    ) -> Result<(), Failure> {
+        if self.start_request == Some(id) {
+            let command = connection.command();
+            let started = result.map_err(|message| RuntimeError::Refused { command, method: "turn/start", message })?;
+            let turn = started.pointer("/turn/id").and_then(Value::as_str);
+            let turn = turn.ok_or_else(|| connection.protocol("turn/start gave no turn.id"))?.to_owned();
+            self.began(connection, &turn);
+        } else if let Some(text) = self.steers.remove(&id)
+            && let Err(message) = result
+        {
+            tracing::info!(message, "the runtime takes no words now");
+            self.can_steer = false;
+            self.io.return_steer(text);
+        }
+        Ok(())
+    }
+
+    /// Under which the next answer is shown; a replay gives it the same id.
+    pub(super) fn message_id(&self) -> Arc<str> {
+        format!("{}.{}", self.context.turn_id, self.stored_answers).into()
+    }
+}
+
+pub(super) fn text_input(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+fn part_input(part: &Part) -> Value {
+    match part {
+        Part::Image { mime_type, data } => {
+            json!({ "type": "image", "url": format!("data:{mime_type};base64,{data}") })
+        }
+        other => text_input(&other.as_text().unwrap_or_default()),
+    }
+}
