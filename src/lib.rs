@@ -14,6 +14,8 @@ pub mod prompt;
 
 pub mod turn;
 
+pub mod compression;
+
 pub mod provider;
 pub mod tool;
 

@@ -21,7 +21,13 @@ impl Message {
     /// A user message of one text part.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
-        Self::User(UserMessage { content: vec![Part::text(text)] })
+        Self::User(UserMessage { content: vec![Part::text(text)], ..UserMessage::default() })
+    }
+
+    /// True for what the user said, false for a summary in the user's place.
+    #[must_use]
+    pub fn is_request(&self) -> bool {
+        matches!(self, Self::User(UserMessage { origin: Origin::User, .. }))
     }
 
     /// The column value of the store: `user`, `assistant` or `tool`.
@@ -50,6 +56,26 @@ impl Message {
 pub struct UserMessage {
     /// The parts, never empty in a stored message.
     pub content: Vec<Part>,
+    /// Who wrote it.
+    #[serde(default, skip_serializing_if = "Origin::is_user")]
+    pub origin: Origin,
+}
+
+/// Who wrote a message that stands in the user's place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The user.
+    #[default]
+    User,
+    /// Compaction: a summary of what stood before.
+    Compaction,
+}
+
+impl Origin {
+    fn is_user(&self) -> bool {
+        *self == Self::User
+    }
 }
 
 /// What the model answered.
@@ -172,6 +198,44 @@ impl Part {
 pub fn plain_text(parts: &[Part]) -> String {
     let texts: Vec<_> = parts.iter().filter_map(Part::as_text).collect();
     texts.join("\n")
+}
+
+/// Opens a summary that stands for an older part of the conversation.
+pub const COMPACTION_OPEN: &str = "[turnd:compaction]";
+/// Closes it.
+pub const COMPACTION_CLOSE: &str = "[/turnd:compaction]";
+
+/// Stands for the colon of a marker that means nothing.
+const DEAD_COLON: char = '\u{2236}';
+
+/// Takes the meaning out of our own markers (`[turnd:...]`) in a text that somebody else wrote, however they are
+/// spelled: any case, with blanks in between.
+#[must_use]
+pub fn defuse_markers(text: &str) -> std::borrow::Cow<'_, str> {
+    let mut clean = String::new();
+    let mut copied = 0;
+    for (at, _) in text.match_indices('[') {
+        let colon = text.get(at..).and_then(marker_colon).map(|colon| at + colon);
+        if let Some((colon, kept)) = colon.and_then(|colon| Some((colon, text.get(copied..colon)?))) {
+            clean.push_str(kept);
+            clean.push(DEAD_COLON);
+            copied = colon + 1;
+        }
+    }
+    if copied == 0 {
+        return text.into();
+    }
+    clean.push_str(text.get(copied..).unwrap_or_default());
+    clean.into()
+}
+
+/// Where the colon is of a marker that a text begins with.
+fn marker_colon(text: &str) -> Option<usize> {
+    let inner = text.strip_prefix('[')?.trim_start();
+    let inner = inner.strip_prefix('/').unwrap_or(inner).trim_start();
+    let (name, rest) = inner.split_at_checked("turnd".len())?;
+    let rest = rest.trim_start();
+    (name.eq_ignore_ascii_case("turnd") && rest.starts_with(':')).then(|| text.len() - rest.len())
 }
 
 /// The provider's own items of one answer, in wire order, kept byte for byte.

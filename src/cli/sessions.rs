@@ -185,7 +185,7 @@ fn show(session: &LoadedSession, out: &mut (dyn Write + Send)) -> io::Result<()>
         let reason = turn.exit_reason.as_deref().unwrap_or("no end stored");
         writeln!(out, "turn     {}: {} ({}), {} steps", printable(&turn.id), turn.status, reason, turn.steps)?;
     }
-    session.messages.iter().try_for_each(|stored| show_message(&stored.message, out))
+    session.shown().try_for_each(|stored| show_message(&stored.message, out))
 }
 
 fn show_message(message: &Message, out: &mut (dyn Write + Send)) -> io::Result<()> {
@@ -218,7 +218,11 @@ fn export(session: &LoadedSession, out: &mut (dyn Write + Send)) -> io::Result<(
     let messages: Vec<_> = session
         .messages
         .iter()
-        .map(|stored| json!({"id": stored.id, "turnId": stored.turn_id, "message": stored.message}))
+        .map(|stored| {
+            let (is_shown, is_sent) = (stored.standing.is_shown(), stored.standing.is_sent());
+            let (id, turn_id, message) = (stored.id, &stored.turn_id, &stored.message);
+            json!({"id": id, "turnId": turn_id, "message": message, "isShown": is_shown, "isSent": is_sent})
+        })
         .collect();
     let document = json!({
         "version": EXPORT_VERSION,

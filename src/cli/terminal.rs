@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::approval::display::escape;
 use crate::session::port::{ClientPort, PermissionQuestion, SessionEvent};
 use crate::tool::{Display, Editor, diff};
-use crate::turn::event::TurnEvent;
+use crate::turn::event::{CompactionState, TurnEvent};
 use crate::turn::port::Answer;
 
 /// How progress is shown.
@@ -61,6 +61,12 @@ impl TerminalClient {
                     self.progress(&format!("  failed: {}", first_line(display)));
                 }
                 TurnEvent::Notice { text, .. } => self.progress(&format!("! {text}")),
+                TurnEvent::Compaction { state: CompactionState::Started { tokens }, .. } => {
+                    self.progress(&format!("! making the conversation shorter (about {tokens} tokens)"));
+                }
+                TurnEvent::Compaction { state: CompactionState::Completed { tokens_after, .. }, .. } => {
+                    self.progress(&format!("! shorter now: about {tokens_after} tokens"));
+                }
                 _ => {}
             },
             SessionEvent::TurnEnded(_) => self.progress(""),
@@ -134,6 +140,9 @@ fn show_json(event: &SessionEvent) {
                 json!({ "event": "tool_result", "id": id, "failed": is_failed })
             }
             TurnEvent::Notice { text, .. } => json!({ "event": "notice", "text": text }),
+            TurnEvent::Compaction { state: CompactionState::Completed { tokens_before, tokens_after, .. }, .. } => {
+                json!({ "event": "compaction", "tokensBefore": tokens_before, "tokensAfter": tokens_after })
+            }
             TurnEvent::Step { step, tools } => json!({
                 "event": "step",
                 "step": step,

@@ -221,19 +221,21 @@ pub struct Quirks {
 #[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct CompressionConfig {
-    /// Share of the context window that triggers it before a model call.
-    pub threshold: f64,
-    /// Share that triggers it between turns.
+    /// Share of the context window, less the answer's part, from which a history is compacted before a model
+    /// call. Unset: 0.5, but 0.75 for windows below 512,000 tokens, never below 64,000 tokens, and 0.85 for
+    /// windows smaller than that.
+    pub threshold: Option<f64>,
+    /// Share from which it is compacted after a turn, so that the next one need not wait.
     pub between_turns: f64,
-    /// Messages kept at the front.
+    /// Messages kept at the front by the first compaction.
     pub protect_first_n: usize,
-    /// Messages kept at the end.
+    /// Messages kept at the end, as far as they are not too large.
     pub protect_last_n: usize,
 }
 
 impl Default for CompressionConfig {
     fn default() -> Self {
-        Self { threshold: 0.5, between_turns: 0.85, protect_first_n: 3, protect_last_n: 20 }
+        Self { threshold: None, between_turns: 0.85, protect_first_n: 3, protect_last_n: 20 }
     }
 }
 
@@ -259,9 +261,10 @@ impl Default for DelegationConfig {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct AuxiliaryConfig {
-    /// `PROVIDER/MODEL`; unset: the session's.
+    /// `PROVIDER/MODEL` for the side task NAME: `compression` (summaries), `title` or `vision` (what pictures
+    /// show). Unset: the session's model summarises, and no model is asked for titles and pictures.
     pub model: Option<String>,
-    /// Its own fallbacks.
+    /// Where to go when it cannot answer; behind them stand the session's models.
     pub fallback_providers: Vec<String>,
 }
 

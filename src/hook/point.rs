@@ -33,6 +33,8 @@ pub enum HookPoint {
     SubagentStart,
     /// A child agent ended.
     SubagentStop,
+    /// The history was made shorter.
+    PostCompaction,
     /// The model considers the task done.
     PreVerify,
     /// The turn was stopped from outside.
@@ -54,7 +56,7 @@ pub enum HookKind {
 
 impl HookPoint {
     /// All points in the order of a turn.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::OnSessionStart,
         Self::PreLlmCall,
         Self::PreApiRequest,
@@ -70,6 +72,7 @@ impl HookPoint {
         Self::PostApprovalResponse,
         Self::SubagentStart,
         Self::SubagentStop,
+        Self::PostCompaction,
         Self::PreVerify,
         Self::AgentLoopStopped,
         Self::OnSessionEnd,
@@ -94,6 +97,7 @@ impl HookPoint {
             Self::PostApprovalResponse => "post_approval_response",
             Self::SubagentStart => "subagent_start",
             Self::SubagentStop => "subagent_stop",
+            Self::PostCompaction => "post_compaction",
             Self::PreVerify => "pre_verify",
             Self::AgentLoopStopped => "agent_loop_stopped",
             Self::OnSessionEnd => "on_session_end",

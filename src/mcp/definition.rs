@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 use sha2::Digest as _;
 
 use crate::approval::display;
+use crate::message::defuse_markers;
 use crate::tool::hidden;
 use crate::tool::output::{cap, first_chars};
-use crate::turn::foreign;
 
 use super::spec::ServerSpec;
 
@@ -52,7 +52,7 @@ pub(super) fn read(server: &ServerSpec, entry: &Value) -> Result<Listed, String>
     let said = entry.get("description").and_then(Value::as_str).unwrap_or_default();
     let schema = entry.get("inputSchema").cloned().unwrap_or_else(|| json!({}));
     let parameters = parameters(schema.clone())?;
-    let said_plain = display::escape_lines(&foreign::neutralise(first_chars(said, MAX_DESCRIPTION_CHARS * 2)));
+    let said_plain = display::escape_lines(&defuse_markers(first_chars(said, MAX_DESCRIPTION_CHARS * 2)));
     let described = cap(said_plain.trim(), MAX_DESCRIPTION_CHARS, "the server says more");
     let description = format!("From the MCP server {}, in its own words: {described}", server.name());
     let shown = format!("{}\narguments: {parameters}", said_plain.trim());
@@ -112,7 +112,7 @@ fn clean(value: Value) -> Result<Value, String> {
             for (key, value) in map {
                 let value = match value {
                     Value::String(text) if ["description", "title", "$comment"].contains(&key.as_str()) => {
-                        Value::String(display::escape_lines(&foreign::neutralise(&text)))
+                        Value::String(display::escape_lines(&defuse_markers(&text)))
                     }
                     other => clean(other)?,
                 };

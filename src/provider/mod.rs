@@ -11,6 +11,7 @@ use crate::message::{AssistantMessage, Message, Usage};
 use crate::tool::ToolSpec;
 
 pub mod anthropic_messages;
+pub mod auxiliary;
 pub mod catalog;
 pub mod chain;
 pub mod chat_completions;

@@ -96,10 +96,12 @@ impl Recovery {
     /// What to do when the history cannot be made shorter: leave pictures out, else give up.
     pub fn cannot_compact(&mut self, chain: &FallbackChain, error: &ProviderError) -> Action {
         self.compactions = MAX_COMPACTIONS;
+        if error.kind != ErrorKind::PayloadTooLarge {
+            return Action::Fail;
+        }
         self.mend(chain, "Pictures were left out of the request because it was too large.", |adjustments| {
             adjustments.drop_images = true;
         })
-        .filter(|_| error.kind == ErrorKind::PayloadTooLarge)
         .unwrap_or(Action::Fail)
     }
 

@@ -18,6 +18,7 @@ pub(super) struct Features {
     pub(super) writes_files: bool,
     pub(super) runs_terminals: bool,
     pub(super) notices: bool,
+    pub(super) compaction: bool,
     pub(super) extension: ClientExtension,
 }
 
@@ -42,7 +43,8 @@ impl InitializeParams {
             reads_files: capabilities.fs.read_text_file,
             writes_files: capabilities.fs.write_text_file,
             runs_terminals: capabilities.terminal,
-            notices: capabilities.session.is_some_and(|session| session.notices.is_some()),
+            notices: capabilities.session.as_ref().is_some_and(|session| session.notices.is_some()),
+            compaction: capabilities.session.is_some_and(|session| session.compaction.is_some()),
             extension: serde_json::from_value(extension).unwrap_or_default(),
         }
     }

@@ -14,7 +14,7 @@ use crate::rpc::{ChunkKind, Outbox, Pending};
 use crate::session::port::{ClientPort, PermissionQuestion, Replayed, SessionEvent};
 use crate::tool::client_terminal::ClientTerminals;
 use crate::tool::{Editor, ToolFailure};
-use crate::turn::event::{Severity, TurnEvent};
+use crate::turn::event::{CompactionState, Severity, TurnEvent};
 use crate::turn::port::{Answer, CallState};
 
 use super::capabilities::ClientFeatures;
@@ -87,6 +87,7 @@ impl SessionClient {
     async fn render(&self, event: SessionEvent) {
         match event {
             SessionEvent::Turn { turn_id, event } => self.render_turn(&turn_id, event).await,
+            SessionEvent::BetweenTurns(event) => self.render_between_turns(event).await,
             SessionEvent::TurnStarted { turn_id } => self.turn_state(&turn_id, "started", None).await,
             SessionEvent::TurnEnded(report) => {
                 self.turn_state(&report.turn_id, "ended", Some(to_client::outcome(&report))).await;
@@ -108,6 +109,24 @@ impl SessionClient {
             }
             SessionEvent::Replay(replayed) => self.render_replay(replayed).await,
         }
+    }
+
+    /// Between turns only what says nothing in the agent's name may be sent.
+    async fn render_between_turns(&self, event: TurnEvent) {
+        match event {
+            TurnEvent::Compaction { id, state } if self.client.features.get().compaction => {
+                self.update(acp::SessionUpdate::CompactionUpdate(to_client::compaction(&id, state))).await;
+            }
+            TurnEvent::Usage { context_tokens, context_window, cost_usd, .. } => {
+                self.usage(context_tokens, context_window, cost_usd).await;
+            }
+            _ => {}
+        }
+    }
+
+    async fn usage(&self, tokens: u64, window: u64, cost_usd: Option<f64>) {
+        let cost = cost_usd.filter(|cost| *cost > 0.0).map(|cost| acp::Cost::new(cost, "USD"));
+        self.update(acp::SessionUpdate::UsageUpdate(acp::UsageUpdate::new(tokens, window).cost(cost))).await;
     }
 
     async fn turn_state(&self, turn_id: &str, state: &str, outcome: Option<ext::TurnOutcome>) {
@@ -134,11 +153,10 @@ impl SessionClient {
             }
             TurnEvent::Plan(entries) => self.update(acp::SessionUpdate::Plan(to_client::plan(&entries))).await,
             TurnEvent::Usage { context_tokens, context_window, cost_usd, .. } => {
-                let cost = cost_usd.filter(|cost| *cost > 0.0).map(|cost| acp::Cost::new(cost, "USD"));
-                let usage = acp::UsageUpdate::new(context_tokens, context_window).cost(cost);
-                self.update(acp::SessionUpdate::UsageUpdate(usage)).await;
+                self.usage(context_tokens, context_window, cost_usd).await;
             }
             TurnEvent::Notice { severity, text } => self.notice(turn_id, severity, text).await,
+            TurnEvent::Compaction { id, state } => self.compaction(turn_id, &id, state).await,
             TurnEvent::Step { step, tools } => {
                 self.extension(ext::STEP, &to_client::step(&self.id, turn_id, step, &tools)).await;
             }
@@ -160,6 +178,16 @@ impl SessionClient {
             self.update(acp::SessionUpdate::Notice(notice)).await;
         } else {
             self.chunk(ChunkKind::Thought, format!("{turn_id}.notice").into(), format!("{text}\n")).await;
+        }
+    }
+
+    /// An update of its own where the client takes them, else a notice at the start and one at the end.
+    async fn compaction(&self, turn_id: &str, id: &Arc<str>, state: CompactionState) {
+        if self.client.features.get().compaction {
+            self.update(acp::SessionUpdate::CompactionUpdate(to_client::compaction(id, state))).await;
+        } else {
+            let (severity, text) = to_client::compaction_text(&state);
+            self.notice(turn_id, severity, text).await;
         }
     }
 

@@ -1,6 +1,7 @@
 //! From our types to the wire: every `session/update`, and every size limit on the way.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use turnd_protocol::acp;
@@ -13,6 +14,7 @@ use crate::rpc::outbox::escaped_prefix;
 use crate::session::port::{CommandInfo, PermissionQuestion, ReplayedCall, SessionOptions};
 use crate::tool::hidden;
 use crate::tool::{CallPlan, Display, PlanEntry, PlanPriority, PlanStatus, ToolKind};
+use crate::turn::event::{CompactionState, Severity};
 use crate::turn::port::CallState;
 use crate::turn::{ExitReason, TurnReport, TurnStatus};
 
@@ -307,6 +309,42 @@ pub(super) fn prompt_response(report: &TurnReport) -> acp::PromptResponse {
         .cached_write_tokens(usage.cache_write_tokens);
     let meta = json!({ "turnd": outcome(report) });
     acp::PromptResponse::new(stop_reason(report)).usage(wire).meta(meta.as_object().cloned())
+}
+
+/// A compaction with its summary.
+pub(super) fn compaction(id: &Arc<str>, state: CompactionState) -> acp::CompactionUpdate {
+    let id = Arc::clone(id);
+    match state {
+        CompactionState::Started { .. } => acp::CompactionUpdate::new(id, acp::CompactionStatus::InProgress),
+        CompactionState::Cancelled => acp::CompactionUpdate::new(id, acp::CompactionStatus::Cancelled),
+        CompactionState::Failed(problem) => {
+            acp::CompactionUpdate::new(id, acp::CompactionStatus::Failed).error(shortened(&problem, SHORT_BYTES))
+        }
+        CompactionState::Completed { summary, .. } => {
+            let update = acp::CompactionUpdate::new(id, acp::CompactionStatus::Completed);
+            match summary {
+                Some(summary) => update.summary(vec![shortened(&summary, CONTENT_BYTES).into()]),
+                None => update,
+            }
+        }
+    }
+}
+
+/// A compaction in words, for clients that know no more.
+pub(super) fn compaction_text(state: &CompactionState) -> (Severity, String) {
+    match state {
+        CompactionState::Started { tokens } => {
+            (Severity::Info, format!("Making the conversation shorter (about {tokens} tokens)..."))
+        }
+        CompactionState::Completed { tokens_before, tokens_after, .. } => (
+            Severity::Info,
+            format!("The conversation is shorter now: about {tokens_after} tokens instead of {tokens_before}."),
+        ),
+        CompactionState::Failed(problem) => {
+            (Severity::Warning, format!("The conversation could not be made shorter: {problem}."))
+        }
+        CompactionState::Cancelled => (Severity::Info, "The conversation was not made shorter: stopped.".into()),
+    }
 }
 
 /// One step for `_turnd/step`, cut to fit a line.

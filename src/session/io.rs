@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
+use crate::compression::Change;
 use crate::provider::pricing;
 use crate::store::{ApprovalRow, Store, ToolCallRow, TurnRow, Write};
 use crate::tool::Display;
@@ -30,6 +31,7 @@ pub(super) struct Desk {
 struct DeskState {
     steers: Vec<String>,
     redirect: Option<String>,
+    compaction: Option<String>,
     progress: TurnProgress,
     context_tokens: Option<u64>,
     /// Tool calls that the client has been shown and not seen end.
@@ -70,6 +72,16 @@ impl Desk {
         drop(state);
         self.redirected.notify_one();
         true
+    }
+
+    /// Asks for a compaction before the next model call.
+    pub(super) fn compact(&self, focus: Option<&str>) {
+        self.lock().compaction = Some(focus.unwrap_or_default().to_owned());
+    }
+
+    /// Takes the wish for a compaction that no model call came for.
+    pub(super) fn take_compaction(&self) -> Option<String> {
+        self.lock().compaction.take()
     }
 
     /// Tokens in the context after the newest model call, if there was one.
@@ -113,6 +125,17 @@ pub(super) struct SessionIo {
     pub(super) approval_timeout: Option<Duration>,
     /// US dollars that the session cost before this turn, where prices are known.
     pub(super) spent_usd: Option<f64>,
+    /// Whether a prompt waits for what happens.
+    pub(super) occasion: Occasion,
+}
+
+/// On what occasion something happens in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// A prompt is being answered.
+    Prompt,
+    /// Nobody waits.
+    BetweenTurns,
 }
 
 impl TurnIo for SessionIo {
@@ -121,7 +144,10 @@ impl TurnIo for SessionIo {
         if let TurnEvent::Usage { cost_usd, .. } = &mut event {
             *cost_usd = self.spent_usd.zip(*cost_usd).map(|(before, turn)| before + turn);
         }
-        let told = self.client.tell(SessionEvent::Turn { turn_id: Arc::clone(&self.turn_id), event });
+        let told = self.client.tell(match self.occasion {
+            Occasion::Prompt => SessionEvent::Turn { turn_id: Arc::clone(&self.turn_id), event },
+            Occasion::BetweenTurns => SessionEvent::BetweenTurns(event),
+        });
         // A client that does not read must not keep a cancelled turn from ending.
         let mut told = std::pin::pin!(told);
         if futures_util::poll!(&mut told).is_ready() {
@@ -167,6 +193,10 @@ impl TurnIo for SessionIo {
 
     fn take_redirect(&self) -> Option<String> {
         self.desk.lock().redirect.take()
+    }
+
+    fn take_compaction(&self) -> Option<String> {
+        self.desk.take_compaction()
     }
 
     async fn redirected(&self) {
@@ -220,6 +250,9 @@ impl SessionIo {
         match record {
             Record::Message(message) => Write::AppendMessage { session_id, turn_id: Some(turn_id), message },
             Record::Amended(message) => Write::AmendMessage { session_id, turn_id: Some(turn_id), message },
+            Record::Compacted(Change { before, dropped, rewritten, summary }) => {
+                Write::Compact { session_id, before, dropped, rewritten, summary }
+            }
             Record::ToolCall(call) => Write::PutToolCall { session_id, row: tool_call_row(turn_id, call) },
             Record::Approval { tool_call_id, answer, remembered } => Write::RecordApproval {
                 session_id,
@@ -260,7 +293,7 @@ fn tool_call_row(turn_id: String, call: ToolCallRecord) -> ToolCallRow {
 
 /// US dollars as the store counts them.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cost is small and not negative")]
-fn micros(usd: f64) -> u64 {
+pub(super) fn micros(usd: f64) -> u64 {
     (usd * 1e6).round() as u64
 }
 

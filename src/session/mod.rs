@@ -4,6 +4,7 @@
 //! lock. Requests come in through a mailbox in wire order; cancelling goes past it through a token.
 
 mod command;
+mod compacting;
 mod handle;
 mod io;
 mod mcp;
@@ -15,6 +16,7 @@ mod replay;
 mod slash;
 mod steering;
 mod task;
+mod titling;
 mod turn_plan;
 mod workspace;
 

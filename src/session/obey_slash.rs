@@ -16,6 +16,7 @@ impl Task {
                 self.enqueue(Prompt { parts: vec![Part::text(text)], ..prompt });
                 return;
             }
+            Slash::Compact(focus) => return self.compact(focus, prompt).await,
             Slash::Help => Some(slash::help()),
             Slash::Steer(text) => Some(self.steer_remark(&text)),
             Slash::Redirect(text) => Some(self.redirect_remark(&text)),
@@ -30,11 +31,16 @@ impl Task {
             Slash::Usage => Some(self.usage_remark()),
         };
         if let Some(text) = remark {
-            self.remarks += 1;
-            let message_id = format!("remark-{}", self.remarks).into();
-            self.session.client.tell(SessionEvent::Remark { message_id, text }).await;
+            self.remark(text).await;
         }
         answer(prompt.reply, PromptOutcome::Obeyed);
+    }
+
+    /// Says something that is no part of the history.
+    pub(super) async fn remark(&mut self, text: String) {
+        self.remarks += 1;
+        let message_id = format!("remark-{}", self.remarks).into();
+        self.session.client.tell(SessionEvent::Remark { message_id, text }).await;
     }
 
     fn steer_remark(&self, text: &str) -> String {
@@ -43,7 +49,7 @@ impl Task {
                 "Noted; the agent will read it with its next step.".into()
             }
             Phase::Running(_) => "Nothing to tell: write it after `/steer`.".into(),
-            Phase::Idle(_) => "No turn is running: send it as a prompt.".into(),
+            Phase::Idle(_) | Phase::Compacting(_) => "No turn is running: send it as a prompt.".into(),
         }
     }
 
@@ -51,7 +57,7 @@ impl Task {
         match &self.phase {
             Phase::Running(running) if running.desk.redirect(text) => "The request is corrected.".into(),
             Phase::Running(_) => "Nothing to correct: write it after `/redirect`.".into(),
-            Phase::Idle(_) => "No turn is running: send it as a prompt.".into(),
+            Phase::Idle(_) | Phase::Compacting(_) => "No turn is running: send it as a prompt.".into(),
         }
     }
 

@@ -9,11 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approval::{Gate, GateSetup, Places, RememberedRules, SandboxState};
 use crate::clock;
+use crate::compression::{Compactor, Gauge};
 use crate::config::{Config, Mode};
 use crate::hook::command::CommandHook;
 use crate::hook::{Hook, HookSet};
 use crate::mcp::{McpServers, ServerSpec};
 use crate::message::Message;
+use crate::provider::auxiliary::Auxiliary;
 use crate::provider::catalog;
 use crate::provider::endpoint::Endpoint;
 use crate::provider::http::Http;
@@ -93,6 +95,7 @@ pub(super) struct Session {
     pub(super) chain: Arc<FallbackChain>,
     pub(super) tools: Arc<ToolRegistry>,
     pub(super) tool_context: ToolContext,
+    pub(super) compactor: Arc<Compactor>,
     hooks: Vec<Arc<dyn Hook>>,
     pub(super) workspace: Arc<Workspace>,
     /// `None` when there are no servers.
@@ -134,10 +137,9 @@ impl Session {
             Some(loaded) if is_shown => session.show_again(loaded).await,
             Some(_) => {}
         }
-        let history = loaded.map(|loaded| loaded.messages.into_iter().map(|stored| stored.message).collect());
-        let history: Vec<Message> = history.unwrap_or_default();
-        TodoList::default().hydrate(&session.tool_context.state, &history);
-        Ok((session, history))
+        let Some(loaded) = loaded else { return Ok((session, Vec::new())) };
+        session.remember(&loaded);
+        Ok((session, history(&loaded)))
     }
 
     fn assemble(host: Arc<Host>, mut request: OpenRequest, row: SessionRow, chain: FallbackChain) -> Self {
@@ -184,11 +186,20 @@ impl Session {
             gate,
             chain: Arc::new(chain),
             tools: Arc::new(ToolRegistry::new(registry::built_in(&host.processes), &config.tools)),
+            compactor: Arc::new(compactor(config)),
             hooks: command_hooks(config, &tool_context),
             runtime: None,
             tool_context,
             host,
         }
+    }
+
+    /// Takes over what compaction has left out of the history but not out of the session.
+    fn remember(&self, loaded: &LoadedSession) {
+        let all: Vec<Message> = loaded.shown().map(|stored| stored.message.clone()).collect();
+        TodoList::default().hydrate(&self.tool_context.state, &all);
+        let compacted = loaded.messages.iter().filter(|stored| !stored.standing.is_sent());
+        self.compactor.gauge.retire_ids(compacted.flat_map(|stored| call_ids(&stored.message)));
     }
 
     /// Shows the stored history to a client that asked to load it.
@@ -258,7 +269,7 @@ impl Session {
     /// The history as it is stored, with what a torn turn left open closed; `None` when it cannot be read.
     pub(super) async fn reload(&self) -> Option<Vec<Message>> {
         match self.host.store.open_session(&self.id).await {
-            Ok(loaded) => loaded.map(|loaded| loaded.messages.into_iter().map(|stored| stored.message).collect()),
+            Ok(loaded) => loaded.as_ref().map(history),
             Err(error) => {
                 tracing::error!(session = %self.id, %error, "the history could not be read again");
                 None
@@ -307,6 +318,14 @@ fn sandbox(config: &Config, cwd: &Path, additional_roots: &[PathBuf]) -> Sandbox
     SandboxState::On(Arc::new(SandboxPolicy::new(&writable, deny_read, settings.network)))
 }
 
+fn compactor(config: &Config) -> Compactor {
+    Compactor {
+        config: config.compression.clone(),
+        auxiliary: Arc::new(Auxiliary::resolve(config, &catalog::process_env)),
+        gauge: Gauge::default(),
+    }
+}
+
 /// The folders of a session and the places that need care.
 fn places(config: &Config, cwd: &Path, additional_roots: &[PathBuf]) -> Places {
     let user_home = std::env::home_dir();
@@ -346,6 +365,17 @@ fn new_row(config: &Config, request: &OpenRequest, chain: &FallbackChain) -> Ses
         system_prompt: None,
         created_at_ms: now,
         updated_at_ms: now,
+    }
+}
+
+fn history(loaded: &LoadedSession) -> Vec<Message> {
+    loaded.history().map(|stored| stored.message.clone()).collect()
+}
+
+fn call_ids(message: &Message) -> Vec<String> {
+    match message {
+        Message::Assistant(assistant) => assistant.tool_calls.iter().map(|call| call.id.clone()).collect(),
+        Message::User(_) | Message::Tool(_) => Vec::new(),
     }
 }
 

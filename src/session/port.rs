@@ -51,6 +51,8 @@ pub enum SessionEvent {
         /// What.
         event: TurnEvent,
     },
+    /// Something happened to the session between two turns.
+    BetweenTurns(TurnEvent),
     /// A turn ended.
     TurnEnded(Box<TurnReport>),
     /// Words that are no part of the history: the answer to a slash command.

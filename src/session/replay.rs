@@ -22,8 +22,7 @@ pub(super) fn user_message_id(turn_id: &str) -> Arc<str> {
 pub(super) fn replay(session: &LoadedSession) -> Vec<Replayed> {
     let calls: HashMap<&str, &ToolCallRow> = session.tool_calls.iter().map(|row| (row.id.as_str(), row)).collect();
     let results: HashMap<&str, &crate::message::ToolResult> = session
-        .messages
-        .iter()
+        .shown()
         .filter_map(|stored| match &stored.message {
             Message::Tool(result) => Some((result.tool_call_id.as_str(), result)),
             _ => None,
@@ -31,7 +30,7 @@ pub(super) fn replay(session: &LoadedSession) -> Vec<Replayed> {
         .collect();
     let mut answers: HashMap<&str, u32> = HashMap::new();
     let mut shown = Vec::new();
-    for stored in &session.messages {
+    for stored in session.shown() {
         let turn_id = stored.turn_id.as_deref().unwrap_or_default();
         match &stored.message {
             Message::User(user) => {

@@ -25,15 +25,18 @@ pub(super) enum Slash {
     Context,
     /// Shows the tokens used.
     Usage,
+    /// Makes the history shorter; what is to be kept in particular.
+    Compact(Option<String>),
 }
 
 /// The commands as they are announced.
-pub(super) const COMMANDS: [CommandInfo; 10] = [
+pub(super) const COMMANDS: [CommandInfo; 11] = [
     info("help", "List the commands", None),
     info("steer", "Tell the agent something while it works", Some("what to tell it")),
     info("redirect", "Correct the request the agent is working on", Some("the correction")),
     info("stop", "Stop the running turn and those that wait", None),
     info("queue", "Run a prompt once the running turn has ended", Some("the prompt")),
+    info("compact", "Make the conversation shorter", Some("what to keep in particular")),
     info("mode", "Show or change the approval mode", Some("ask | accept_edits | plan | auto | full_access")),
     info("model", "Show or change the model", Some("PROVIDER/MODEL")),
     info("tools", "List the tools the agent has", None),
@@ -63,6 +66,7 @@ pub(super) fn parse(text: &str) -> Option<Slash> {
         "tools" => Slash::Tools,
         "context" => Slash::Context,
         "usage" => Slash::Usage,
+        "compact" => Slash::Compact(optional()),
         _ => return None,
     })
 }

@@ -17,11 +17,13 @@ impl Task {
                 None if running.desk.steer(&text) => outcome(SteeringOutcome::Injected),
                 None => failed("emptyPrompt"),
             },
-            Phase::Idle(_) if steer.wants_prompt_when_idle || steer.expected_turn_id.is_some() => {
+            Phase::Idle(_) | Phase::Compacting(_)
+                if steer.wants_prompt_when_idle || steer.expected_turn_id.is_some() =>
+            {
                 SteeringResult { outcome: SteeringOutcome::PromptRequired, reason: Some("noRunningTurn".into()) }
             }
-            Phase::Idle(_) if text.trim().is_empty() => failed("emptyPrompt"),
-            Phase::Idle(_) => {
+            Phase::Idle(_) | Phase::Compacting(_) if text.trim().is_empty() => failed("emptyPrompt"),
+            Phase::Idle(_) | Phase::Compacting(_) => {
                 let (reply, _) = oneshot::channel();
                 let cancel = self.mailbox.handle.prompt_token();
                 self.enqueue(Prompt { parts: steer.parts.clone(), cancel, reply });
@@ -37,7 +39,7 @@ impl Task {
                 None if running.desk.redirect(&plain_text(&steer.parts)) => outcome(SteeringOutcome::Injected),
                 None => failed("emptyPrompt"),
             },
-            Phase::Idle(_) => {
+            Phase::Idle(_) | Phase::Compacting(_) => {
                 SteeringResult { outcome: SteeringOutcome::PromptRequired, reason: Some("noRunningTurn".into()) }
             }
         }

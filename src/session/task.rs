@@ -16,11 +16,13 @@ use crate::message::{Message, Part, Usage};
 use crate::store::Write;
 
 use super::command::{Command, Opened, Prompt, PromptEnd, PromptOutcome, ReplayWish, SessionError};
+use super::compacting::{AfterTurn, Compacting, CompactionDone};
 use super::handle::Mailbox;
-use super::io::{Desk, SessionIo};
+use super::io::{Desk, Occasion, SessionIo};
 use super::open::{self, Host, OpenRequest, Session};
 use super::port::{SessionEvent, SessionOptions};
 use super::slash;
+use super::titling::{Title, Titling};
 use super::turn_plan::{self, TurnDone, TurnPlan};
 
 /// Prompts that may wait beside the running one.
@@ -67,7 +69,11 @@ pub(super) struct Task {
     pub(super) session: Session,
     pub(super) mailbox: Mailbox,
     pub(super) phase: Phase,
-    waiting: VecDeque<Prompt>,
+    pub(super) waiting: VecDeque<Prompt>,
+    /// A title that a model is writing.
+    pub(super) titling: Option<Titling>,
+    /// What is left to do once the answer of a turn is on its way.
+    pub(super) after_turn: Option<AfterTurn>,
     /// Resolves when the answer that the next thing must not overtake is queued.
     delivery: Option<oneshot::Receiver<()>>,
     is_announced: bool,
@@ -84,6 +90,7 @@ pub(super) struct Task {
 pub(super) enum Phase {
     Idle(Vec<Message>),
     Running(Running),
+    Compacting(Compacting),
 }
 
 /// The turn that has been lent the history.
@@ -92,6 +99,8 @@ pub(super) struct Running {
     pub(super) turn_id: Arc<str>,
     pub(super) desk: Arc<Desk>,
     pub(super) cancel: CancellationToken,
+    /// Whether this turn gave the session its first title.
+    has_new_title: bool,
     reply: Option<oneshot::Sender<Result<PromptEnd, SessionError>>>,
 }
 
@@ -99,6 +108,8 @@ pub(super) struct Running {
 enum Wake {
     Command(Option<Command>),
     TurnDone(Box<TurnDone>),
+    CompactionDone(Box<CompactionDone>),
+    Title(Title),
     Delivered,
     WaitingCancelled,
     Shutdown,
@@ -111,6 +122,8 @@ impl Task {
             mailbox,
             phase: Phase::Idle(history),
             waiting: VecDeque::new(),
+            titling: None,
+            after_turn: None,
             delivery: Some(announce),
             is_announced: false,
             remarks: 0,
@@ -126,6 +139,8 @@ impl Task {
             match self.next_wake().await {
                 Wake::Command(Some(command)) => self.obey(command).await,
                 Wake::TurnDone(done) => self.turn_done(*done).await,
+                Wake::CompactionDone(done) => self.compaction_done(*done).await,
+                Wake::Title(title) => self.title_done(title).await,
                 Wake::Delivered => self.delivered().await,
                 Wake::WaitingCancelled => self.drop_cancelled(),
                 Wake::Command(None) | Wake::Shutdown => self.begin_closing(None),
@@ -140,9 +155,10 @@ impl Task {
     async fn next_wake(&mut self) -> Wake {
         let shutdown = self.session.host.shutdown.clone();
         let is_closing = self.closing_begun();
-        let running = async {
+        let working = async {
             match &mut self.phase {
-                Phase::Running(running) => (&mut running.turn).await,
+                Phase::Running(running) => Wake::TurnDone(Box::new((&mut running.turn).await)),
+                Phase::Compacting(compacting) => Wake::CompactionDone(Box::new((&mut compacting.work).await)),
                 Phase::Idle(_) => std::future::pending().await,
             }
         };
@@ -153,13 +169,20 @@ impl Task {
                 None => std::future::pending().await,
             }
         };
+        let titled = async {
+            match &mut self.titling {
+                Some(titling) => titling.await,
+                None => std::future::pending().await,
+            }
+        };
         let cancelled = any_cancelled(&self.waiting);
         tokio::select! {
             biased;
-            done = running => Wake::TurnDone(Box::new(done)),
+            wake = working => wake,
             () = delivered => Wake::Delivered,
             command = self.mailbox.commands.recv(), if !is_closing => Wake::Command(command),
             () = cancelled => Wake::WaitingCancelled,
+            title = titled => Wake::Title(title),
             () = shutdown.cancelled(), if !is_closing => Wake::Shutdown,
         }
     }
@@ -169,6 +192,7 @@ impl Task {
         if !std::mem::replace(&mut self.is_announced, true) {
             self.session.client.tell(SessionEvent::Commands(slash::COMMANDS.to_vec())).await;
         }
+        self.compact_between_turns();
     }
 
     async fn obey(&mut self, command: Command) {
@@ -263,26 +287,34 @@ impl Task {
     fn start_turn(&mut self, history: Vec<Message>, prompt: Prompt) -> Running {
         let turn_id: Arc<str> = uuid::Uuid::now_v7().to_string().into();
         let desk = Arc::new(Desk::default());
-        let io = SessionIo {
-            store: self.session.host.store.clone(),
-            session_id: Arc::clone(&self.session.id),
-            turn_id: Arc::clone(&turn_id),
-            started_at_ms: clock::now_ms(),
-            client: Arc::clone(&self.session.client),
-            desk: Arc::clone(&desk),
-            cancel: prompt.cancel.clone(),
-            spent_usd: self.session.spent_usd,
-            approval_timeout: approval_timeout(self.session.host.config.approval_timeout_seconds),
-        };
+        let io = self.io(&turn_id, &desk, &prompt.cancel);
         let plan = TurnPlan::new(&mut self.session, &turn_id, &prompt.parts);
+        let has_new_title = plan.has_new_title();
         let cancel = prompt.cancel.clone();
         let turn = turn_plan::run(plan, history, prompt.parts, io, cancel.clone());
-        Running { turn: turn.boxed(), turn_id, desk, cancel, reply: Some(prompt.reply) }
+        Running { turn: turn.boxed(), turn_id, desk, cancel, has_new_title, reply: Some(prompt.reply) }
+    }
+
+    /// The port of a turn.
+    pub(super) fn io(&self, turn_id: &Arc<str>, desk: &Arc<Desk>, cancel: &CancellationToken) -> SessionIo {
+        SessionIo {
+            store: self.session.host.store.clone(),
+            session_id: Arc::clone(&self.session.id),
+            turn_id: Arc::clone(turn_id),
+            started_at_ms: clock::now_ms(),
+            client: Arc::clone(&self.session.client),
+            desk: Arc::clone(desk),
+            cancel: cancel.clone(),
+            spent_usd: self.session.spent_usd,
+            approval_timeout: approval_timeout(self.session.host.config.approval_timeout_seconds),
+            occasion: Occasion::Prompt,
+        }
     }
 
     async fn turn_done(&mut self, done: TurnDone) {
         let Phase::Running(running) = &mut self.phase else { return };
-        let reply = running.reply.take();
+        let (reply, has_new_title) = (running.reply.take(), running.has_new_title);
+        self.after_turn = Some(AfterTurn { compaction: running.desk.take_compaction() });
         self.context_tokens = running.desk.context_tokens().unwrap_or(self.context_tokens);
         let history = match &done.result {
             Ok(report) if report.exit.is_torn() => self.session.reload().await.unwrap_or(done.history),
@@ -298,6 +330,9 @@ impl Task {
             self.usage.add(&report.usage);
             self.session.spent_usd = self.session.spent_usd.zip(report.cost_usd).map(|(before, turn)| before + turn);
             self.session.client.tell(SessionEvent::TurnEnded(Box::new(report.clone()))).await;
+            if has_new_title {
+                self.begin_title(report);
+            }
         }
         let Some(reply) = reply else { return };
         let (delivered, delivery) = oneshot::channel();
@@ -305,6 +340,8 @@ impl Task {
         if reply.send(end).is_ok() {
             self.delivery = Some(delivery);
             self.is_announced = true;
+        } else {
+            self.compact_between_turns();
         }
     }
 
@@ -335,6 +372,9 @@ impl Task {
         let queue_length = self.waiting.len();
         match &self.phase {
             Phase::Idle(_) => StatusResult { phase: "idle".into(), queue_length, ..StatusResult::default() },
+            Phase::Compacting(_) => {
+                StatusResult { phase: "compacting".into(), queue_length, ..StatusResult::default() }
+            }
             Phase::Running(running) => {
                 let progress = running.desk.progress();
                 let phase = if progress.is_asking { "waiting_for_approval" } else { "running" };
@@ -351,7 +391,7 @@ impl Task {
 
     // ---- the end
 
-    fn closing_begun(&self) -> bool {
+    pub(super) fn closing_begun(&self) -> bool {
         self.closing.is_some()
     }
 
@@ -359,8 +399,10 @@ impl Task {
         self.closing = Some(reply.unwrap_or_else(|| oneshot::channel().0));
         self.mailbox.handle.cancel();
         self.mailbox.commands.close();
-        if let Phase::Running(running) = &self.phase {
-            running.cancel.cancel();
+        match &self.phase {
+            Phase::Running(running) => running.cancel.cancel(),
+            Phase::Compacting(compacting) => compacting.cancel.cancel(),
+            Phase::Idle(_) => {}
         }
         for prompt in self.waiting.drain(..) {
             answer(prompt.reply, PromptOutcome::NotStarted);

@@ -76,6 +76,7 @@ impl TurnPlan {
             tool_context: session.tool_context.clone(),
             gate: Arc::clone(&session.gate),
             chain: Arc::clone(&session.chain),
+            compactor: Arc::clone(&session.compactor),
             http: session.host.http.clone(),
             hooks: session.hooks(turn_id),
             is_first_turn: stored.is_none(),
@@ -91,6 +92,18 @@ impl TurnPlan {
         let mcp = session.mcp.clone().map(|servers| (servers, session.host.config.tools.clone()));
         let runtime = session.lend_runtime(&endpoint.provider);
         Self { context, title, is_prompt_new, notices, workspace, mcp, runtime }
+    }
+
+    /// True when this turn gives the session its title.
+    pub(super) fn has_new_title(&self) -> bool {
+        self.title.is_some()
+    }
+
+    /// What is settled before a turn, for work that is none.
+    /// What a person should know stays for the next turn.
+    pub(super) fn into_context(self, session: &mut Session) -> TurnContext {
+        session.notices = self.notices;
+        self.context
     }
 
     /// What is stored before the first model call: the user's words, the turn, and what changed of the
@@ -129,7 +142,7 @@ pub(super) async fn run(
     io: SessionIo,
     cancel: CancellationToken,
 ) -> TurnDone {
-    let message = Message::User(UserMessage { content: parts });
+    let message = Message::User(UserMessage { content: parts, ..UserMessage::default() });
     if let Err(error) = io.store.write(plan.first_writes(&io, &message)).await {
         let result = Err(SessionError::Store(error.to_string()));
         return TurnDone { history, result, system_prompt: None, runtime: plan.runtime };

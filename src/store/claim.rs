@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use super::error::StoreError;
 use super::read::{self, LoadedSession};
 use super::thread::Db;
-use super::{StoredMessage, write};
+use super::{Standing, StoredMessage, write};
 use crate::clock;
 use crate::message::{Effect, Message, Part, ToolResult};
 
@@ -127,8 +127,8 @@ fn repair(connection: &Connection, session: &mut LoadedSession) -> Result<(), St
     for (turn_id, result) in missing_results(&session.messages) {
         let message = Message::Tool(result);
         let place = write::next_place(connection, &id)?;
-        let row = write::insert_message(connection, &id, turn_id.as_deref(), &message, place)?;
-        session.messages.push(StoredMessage { id: row, turn_id, message });
+        let row = write::insert_message(connection, &id, turn_id.as_deref(), &message, place, Standing::Current)?;
+        session.messages.push(StoredMessage { id: row, turn_id, message, standing: Standing::Current });
     }
     read::put_results_in_call_order(&mut session.messages);
     close_tool_calls(connection, session)?;

@@ -54,7 +54,7 @@ fn plain(role: &str, text: String, tool_call_id: Option<String>) -> Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{FinishReason, NativeItems, ToolCall, UserMessage};
+    use crate::message::{FinishReason, NativeItems, Origin, ToolCall, UserMessage};
     use serde_json::json;
 
     fn check(message: &Message, stored: &str) {
@@ -72,8 +72,13 @@ mod tests {
                     Part::Link { name: "n".into(), uri: "file:///n".into() },
                     Part::Resource { uri: "file:///r".into(), text: "r".into() },
                 ],
+                ..UserMessage::default()
             }),
             r#"{"v":1,"role":"user","content":[{"type":"text","text":"a\u0000b"},{"type":"image","mime_type":"image/png","data":"AA=="},{"type":"link","name":"n","uri":"file:///n"},{"type":"resource","uri":"file:///r","text":"r"}]}"#,
+        );
+        check(
+            &Message::User(UserMessage { content: vec![Part::text("s")], origin: Origin::Compaction }),
+            r#"{"v":1,"role":"user","content":[{"type":"text","text":"s"}],"origin":"compaction"}"#,
         );
         check(
             &Message::Assistant(AssistantMessage {

@@ -9,6 +9,7 @@
 
 mod claim;
 mod codec;
+mod compact;
 mod error;
 mod file;
 mod read;
@@ -201,6 +202,50 @@ pub struct StoredMessage {
     pub turn_id: Option<String>,
     /// The message.
     pub message: Message,
+    /// Who gets to see it.
+    pub standing: Standing,
+}
+
+/// Who gets to see a stored message that no newer form has replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Sent to the model and shown.
+    Current,
+    /// Compacted away: shown, found by searches, no longer sent.
+    Compacted,
+    /// A summary, or a shortened form of a compacted message: sent, never shown.
+    Internal,
+}
+
+impl Standing {
+    /// The value of the column `active`; 0 is a message that a newer form has replaced.
+    pub(crate) fn column(self) -> i64 {
+        match self {
+            Self::Current => 1,
+            Self::Compacted => 2,
+            Self::Internal => 3,
+        }
+    }
+
+    pub(crate) fn of_column(value: i64) -> Self {
+        match value {
+            2 => Self::Compacted,
+            3 => Self::Internal,
+            _ => Self::Current,
+        }
+    }
+
+    /// True for what a request to the model holds.
+    #[must_use]
+    pub fn is_sent(self) -> bool {
+        self != Self::Compacted
+    }
+
+    /// True for what a client is shown again.
+    #[must_use]
+    pub fn is_shown(self) -> bool {
+        self != Self::Internal
+    }
 }
 
 /// How a turn ended, as stored.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::error::StoreError;
-use super::{ApprovalRow, SessionRow, StoredMessage, ToolCallRow, TurnRow, UsageRow, codec};
+use super::{ApprovalRow, SessionRow, Standing, StoredMessage, ToolCallRow, TurnRow, UsageRow, codec};
 use crate::message::{Message, Usage};
 
 /// Most sessions of one page, whatever was asked for.
@@ -16,7 +16,8 @@ const MAX_PAGE: usize = 1000;
 pub struct LoadedSession {
     /// The session.
     pub row: SessionRow,
-    /// Its history; the results of a step stand in call order behind the message that asked for them.
+    /// Its messages, compacted ones among them; the results of a step stand in call order behind the message
+    /// that asked for them.
     pub messages: Vec<StoredMessage>,
     /// Its tool calls in the order they were first stored.
     pub tool_calls: Vec<ToolCallRow>,
@@ -26,6 +27,18 @@ pub struct LoadedSession {
     pub approvals: Vec<ApprovalRow>,
     /// Its tokens, one row for each provider and model.
     pub usage: Vec<UsageRow>,
+}
+
+impl LoadedSession {
+    /// What a request to the model holds.
+    pub fn history(&self) -> impl Iterator<Item = &StoredMessage> {
+        self.messages.iter().filter(|stored| stored.standing.is_sent())
+    }
+
+    /// What a client is shown: all that was said, whatever was compacted.
+    pub fn shown(&self) -> impl Iterator<Item = &StoredMessage> {
+        self.messages.iter().filter(|stored| stored.standing.is_shown())
+    }
 }
 
 /// Which sessions to list.
@@ -52,8 +65,7 @@ pub(super) fn read_session(connection: &Connection, id: &str) -> Result<Option<L
         .query_row([id], |row| Ok(SessionRow { system_prompt: row.get(SYSTEM_PROMPT)?, ..session_row(row)? }))
         .optional()?;
     let Some(row) = row else { return Ok(None) };
-    let mut messages = read_messages(connection, id)?;
-    put_results_in_call_order(&mut messages);
+    let messages = read_messages(connection, id)?;
     Ok(Some(LoadedSession {
         row,
         messages,
@@ -97,10 +109,10 @@ fn rows_of<T>(
     Ok(connection.prepare_cached(sql)?.query_map([session_id], row)?.collect::<Result<_, _>>()?)
 }
 
-fn read_messages(connection: &Connection, id: &str) -> Result<Vec<StoredMessage>, StoreError> {
+pub(super) fn read_messages(connection: &Connection, id: &str) -> Result<Vec<StoredMessage>, StoreError> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, turn_id, role, tool_call_id, body, content FROM messages
-         WHERE session_id = ?1 AND active = 1 ORDER BY seq",
+        "SELECT id, turn_id, role, tool_call_id, body, content, active FROM messages
+         WHERE session_id = ?1 AND active <> 0 ORDER BY seq, id",
     )?;
     let rows = statement.query_map([id], |row| {
         let role = row.get_ref(2)?.as_str()?;
@@ -110,9 +122,12 @@ fn read_messages(connection: &Connection, id: &str) -> Result<Vec<StoredMessage>
             id: row.get(0)?,
             turn_id: row.get(1)?,
             message: codec::decode(body, role, content, row.get(3)?),
+            standing: Standing::of_column(row.get(6)?),
         })
     })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let mut messages = rows.collect::<Result<_, _>>()?;
+    put_results_in_call_order(&mut messages);
+    Ok(messages)
 }
 
 /// Moves each tool result behind the message that asked for it, in call order. Results land in the order

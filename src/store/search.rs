@@ -54,7 +54,8 @@ pub(super) fn index_batch(connection: &Connection) -> Result<bool, StoreError> {
     while let Some(row) = rows.next()? {
         last = row.get(0)?;
         count += 1;
-        if row.get(1)? {
+        // Summaries and shortened forms say nothing that is not found elsewhere.
+        if matches!(row.get(1)?, 1_i64 | 2) {
             add(connection, last, row.get_ref(2)?.as_str().unwrap_or_default())?;
         }
     }
@@ -95,7 +96,7 @@ pub(super) fn remove(connection: &Connection, id: i64) -> Result<(), StoreError>
 /// Takes all messages of a session out of the index.
 pub(super) fn remove_session(connection: &Connection, session_id: &str) -> Result<(), StoreError> {
     let ids: Vec<i64> = connection
-        .prepare_cached("SELECT id FROM messages WHERE session_id = ?1 AND active = 1")?
+        .prepare_cached("SELECT id FROM messages WHERE session_id = ?1 AND active <> 0")?
         .query_map([session_id], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     ids.into_iter().try_for_each(|id| remove(connection, id))
@@ -159,7 +160,7 @@ fn statement(terms: &[String]) -> (Option<String>, Vec<Value>) {
     let patterns = short.iter().map(|term| Value::from(like_pattern(term)));
     if long.is_empty() {
         let scan = format!(
-            "SELECT {COLUMNS} FROM messages m {SESSION} WHERE m.active = 1 {filter} ORDER BY m.id DESC LIMIT ?"
+            "SELECT {COLUMNS} FROM messages m {SESSION} WHERE m.active IN (1, 2) {filter} ORDER BY m.id DESC LIMIT ?"
         );
         return (Some(scan), patterns.collect());
     }

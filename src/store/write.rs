@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::claim::{self, Owner};
 use super::error::StoreError;
-use super::{ApprovalRow, SessionRow, ToolCallRow, TurnRow, codec, search};
+use super::{ApprovalRow, SessionRow, Standing, ToolCallRow, TurnRow, codec, compact, search};
 use crate::clock;
 use crate::message::{Message, Usage};
 
@@ -46,6 +46,20 @@ pub enum Write {
         turn_id: Option<String>,
         /// The newer form.
         message: Message,
+    },
+    /// A shorter history in place of the one there is. Places count the messages that are sent to the model,
+    /// in their order. Fails, and changes nothing, when there are not `before` of them.
+    Compact {
+        /// The session.
+        session_id: String,
+        /// Messages of the history as it was.
+        before: usize,
+        /// Messages that are no longer sent; a client is still shown them.
+        dropped: Vec<usize>,
+        /// Shorter forms of messages that stay; a client is still shown the long ones.
+        rewritten: Vec<(usize, Message)>,
+        /// Stands where the last dropped message stood.
+        summary: Option<Message>,
     },
     /// A turn begins.
     StartTurn(TurnRow),
@@ -97,11 +111,12 @@ pub(super) fn apply(connection: &Connection, me: &Owner, write: &Write) -> Resul
         Write::UpdateSession { .. } => update_session(connection, write),
         Write::AppendMessage { session_id, turn_id, message } => {
             let place = next_place(connection, session_id)?;
-            insert_message(connection, session_id, turn_id.as_deref(), message, place).map(drop)
+            insert_message(connection, session_id, turn_id.as_deref(), message, place, Standing::Current).map(drop)
         }
         Write::AmendMessage { session_id, turn_id, message } => {
             amend(connection, session_id, turn_id.as_deref(), message)
         }
+        Write::Compact { .. } => compact::compact(connection, write),
         Write::StartTurn(row) | Write::FinishTurn(row) => put_turn(connection, row),
         Write::PutToolCall { session_id, row } => put_tool_call(connection, session_id, row),
         Write::RecordApproval { session_id, row } => record_approval(connection, session_id, row),
@@ -163,6 +178,7 @@ pub(super) fn insert_message(
     turn_id: Option<&str>,
     message: &Message,
     place: i64,
+    standing: Standing,
 ) -> Result<i64, StoreError> {
     let body = codec::encode(message).map_err(|error| StoreError::Io(format!("cannot encode a message: {error}")))?;
     let content = message.plain_text();
@@ -173,10 +189,20 @@ pub(super) fn insert_message(
     let now = clock::now_ms();
     connection
         .prepare_cached(
-            "INSERT INTO messages (session_id, seq, turn_id, role, tool_call_id, created_at_ms, body, content)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO messages (session_id, seq, turn_id, role, tool_call_id, created_at_ms, body, content, active)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
-        .execute(params![session_id, place, turn_id, message.role(), tool_call_id, now, body, content])?;
+        .execute(params![
+            session_id,
+            place,
+            turn_id,
+            message.role(),
+            tool_call_id,
+            now,
+            body,
+            content,
+            standing.column()
+        ])?;
     let id = connection.last_insert_rowid();
     if matches!(message, Message::User(_)) {
         touch(connection, session_id, now)?;
@@ -193,32 +219,38 @@ fn amend(
     let old = match message {
         Message::Tool(result) => connection
             .prepare_cached(
-                "SELECT id, seq FROM messages
-                 WHERE session_id = ?1 AND tool_call_id = ?2 AND active = 1 ORDER BY seq DESC LIMIT 1",
+                "SELECT id, seq, active FROM messages
+                 WHERE session_id = ?1 AND tool_call_id = ?2 AND active IN (1, 3) ORDER BY seq DESC LIMIT 1",
             )?
             .query_row(params![session_id, result.tool_call_id], place_of)
             .optional()?,
         Message::User(_) | Message::Assistant(_) => connection
             .prepare_cached(
-                "SELECT id, seq FROM messages
-                 WHERE session_id = ?1 AND turn_id IS ?2 AND role = ?3 AND active = 1 ORDER BY seq DESC LIMIT 1",
+                "SELECT id, seq, active FROM messages
+                 WHERE session_id = ?1 AND turn_id IS ?2 AND role = ?3 AND active IN (1, 3)
+                 ORDER BY seq DESC LIMIT 1",
             )?
             .query_row(params![session_id, turn_id, message.role()], place_of)
             .optional()?,
     };
-    let place = match old {
-        Some((id, place)) => {
-            connection.prepare_cached("UPDATE messages SET active = 0 WHERE id = ?1")?.execute([id])?;
-            search::remove(connection, id)?;
-            place
+    let (place, standing) = match old {
+        Some((id, place, standing)) => {
+            retire(connection, id)?;
+            (place, standing)
         }
-        None => next_place(connection, session_id)?,
+        None => (next_place(connection, session_id)?, Standing::Current),
     };
-    insert_message(connection, session_id, turn_id, message, place).map(drop)
+    insert_message(connection, session_id, turn_id, message, place, standing).map(drop)
 }
 
-fn place_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<(i64, i64)> {
-    Ok((row.get(0)?, row.get(1)?))
+/// Marks a row that a newer form replaces.
+pub(super) fn retire(connection: &Connection, id: i64) -> Result<(), StoreError> {
+    connection.prepare_cached("UPDATE messages SET active = 0 WHERE id = ?1")?.execute([id])?;
+    search::remove(connection, id)
+}
+
+fn place_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<(i64, i64, Standing)> {
+    Ok((row.get(0)?, row.get(1)?, Standing::of_column(row.get(2)?)))
 }
 
 fn put_turn(connection: &Connection, row: &TurnRow) -> Result<(), StoreError> {

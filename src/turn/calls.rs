@@ -6,12 +6,12 @@ use crate::message::{AssistantMessage, Message};
 use crate::tool::registry::{Lookup, ToolRegistry};
 
 /// Every call id of a history.
-pub(super) fn used_ids(history: &[Message]) -> HashSet<String> {
+pub(super) fn used_ids(history: &[Message], retired: HashSet<String>) -> HashSet<String> {
     let calls = history.iter().filter_map(|message| match message {
         Message::Assistant(assistant) => Some(&assistant.tool_calls),
         _ => None,
     });
-    calls.flatten().map(|call| call.id.clone()).collect()
+    calls.flatten().map(|call| call.id.clone()).chain(retired).collect()
 }
 
 /// Repairs names and makes ids unique. The provider's own items go when a call no longer matches them.

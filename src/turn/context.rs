@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 use crate::approval::Gate;
+use crate::compression::Compactor;
 use crate::hook::HookSet;
 use crate::provider::http::Http;
 use crate::provider::recovery::FallbackChain;
@@ -31,6 +32,8 @@ pub struct TurnContext {
     pub gate: Arc<Gate>,
     /// The model and where to go when it cannot answer.
     pub chain: Arc<FallbackChain>,
+    /// What shortens the history when it grows too long.
+    pub compactor: Arc<Compactor>,
     /// The way to the network.
     pub http: Http,
     /// The user's own code at points of the turn.

@@ -78,6 +78,13 @@ pub enum TurnEvent {
         /// One line.
         text: String,
     },
+    /// The history is being made shorter.
+    Compaction {
+        /// One id per compaction.
+        id: Arc<str>,
+        /// Where it is.
+        state: CompactionState,
+    },
     /// One step ended.
     Step {
         /// The step's number in the turn, from 1.
@@ -85,6 +92,29 @@ pub enum TurnEvent {
         /// The calls of the step with their results, in call order.
         tools: Vec<StepTool>,
     },
+}
+
+/// Where a compaction is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompactionState {
+    /// It begins.
+    Started {
+        /// Tokens in the context now.
+        tokens: u64,
+    },
+    /// The history is shorter.
+    Completed {
+        /// Tokens in the context before.
+        tokens_before: u64,
+        /// Tokens in the context now, roughly.
+        tokens_after: u64,
+        /// What stands for the older messages; `None` when only long results were cut.
+        summary: Option<String>,
+    },
+    /// Nothing changed, and why.
+    Failed(String),
+    /// It was stopped; nothing changed.
+    Cancelled,
 }
 
 /// How serious a notice is.

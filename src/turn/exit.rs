@@ -153,6 +153,10 @@ impl ExitReason {
             Self::BudgetExhausted => Some("Stopped: the turn's budget is spent (max_iterations, run_budget_seconds)."),
             Self::MaxIterationsReached => Some("Stopped: the turn used all its model calls (max_iterations)."),
             Self::RunBudgetExhausted => Some("Stopped: the turn used all its time (run_budget_seconds)."),
+            Self::ContextCompressionExhausted => Some(
+                "Stopped: the conversation does not fit the model's context window, however short it was made. Send a \
+                 shorter prompt, choose a model with a larger window (/model), or begin a new session.",
+            ),
             Self::ReviewInputBudgetExhausted => Some("Stopped: the review read as much as it may."),
             _ => None,
         }

@@ -24,25 +24,28 @@ const MAX_FOOTER_PATHS: usize = 10;
 impl<Io: TurnIo> Turn<'_, Io> {
     /// The last word of a turn whose budget is spent: one call without tools, once more when it is
     /// empty, then a fixed text.
-    pub(super) async fn summarise(&mut self, exit: ExitReason) -> ExitReason {
+    pub(super) async fn summarise(&mut self, exit: ExitReason) -> Result<ExitReason, RecordError> {
         for _ in 0..2 {
             let retake = Retake { scaffold: vec![Message::user(SUMMARY_REQUEST)], ..Retake::default() };
-            match self.call(retake, Offered::None).await {
+            match self.call(retake, Offered::None).await? {
                 CallEnd::Reply(reply) if !reply.message.text.trim().is_empty() => {
                     self.answer = Some(AssistantMessage { tool_calls: Vec::new(), native: None, ..reply.message });
-                    return exit;
+                    return Ok(exit);
                 }
                 CallEnd::Reply(_) | CallEnd::Redirected => {}
-                CallEnd::Cancelled => return ExitReason::InterruptedDuringApiCall,
-                CallEnd::Failed(error) => {
+                CallEnd::Cancelled => return Ok(ExitReason::InterruptedDuringApiCall),
+                CallEnd::Failed(error)
+                | CallEnd::TooLong(error)
+                | CallEnd::Blind(error)
+                | CallEnd::Exhausted(error) => {
                     tracing::warn!(%error, "the closing summary failed");
                     self.say_instead().await;
-                    return ExitReason::BudgetExhausted;
+                    return Ok(ExitReason::BudgetExhausted);
                 }
             }
         }
         self.say_instead().await;
-        exit
+        Ok(exit)
     }
 
     async fn say_instead(&mut self) {

@@ -126,6 +126,27 @@ pub(crate) fn verify(text: &str, attempt: u32, changed_paths: &[String]) -> Valu
     json!({ "final_response": cut(text), "attempt": attempt, "changed_paths": changed_paths })
 }
 
+/// What a compaction did.
+pub(super) struct CompactionCounts {
+    pub(super) reason: &'static str,
+    pub(super) messages_before: usize,
+    pub(super) messages_after: usize,
+    pub(super) tokens_before: u64,
+    pub(super) tokens_after: u64,
+    pub(super) summary_by: Option<&'static str>,
+}
+
+pub(super) fn compaction(counts: &CompactionCounts) -> Value {
+    json!({
+        "reason": counts.reason,
+        "messages_before": counts.messages_before,
+        "messages_after": counts.messages_after,
+        "tokens_before": counts.tokens_before,
+        "tokens_after": counts.tokens_after,
+        "summary_by": counts.summary_by,
+    })
+}
+
 pub(crate) fn stopped() -> Value {
     json!({ "reason": "cancelled" })
 }

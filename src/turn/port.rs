@@ -1,5 +1,6 @@
 //! The turn's only view of the outside.
 
+use crate::compression::Change;
 use crate::message::{Message, Usage};
 use crate::tool::{CallPlan, Display};
 
@@ -34,6 +35,9 @@ pub trait TurnIo: Sync {
 
     /// Waits until there is a correction.
     fn redirected(&self) -> impl Future<Output = ()> + Send;
+
+    /// Takes the user's wish for a compaction, if any: what to keep in particular, or nothing.
+    fn take_compaction(&self) -> Option<String>;
 
     /// Tells where the turn is, for status questions.
     fn progress(&self, step: u32, budget_left: u32);
@@ -103,6 +107,8 @@ pub enum Record {
     /// A newer form of a message that is already stored: the tool result with this call id, or this
     /// turn's user message.
     Amended(Message),
+    /// A shorter history in place of the stored one.
+    Compacted(Change),
     /// A tool call as the client last saw it.
     ToolCall(ToolCallRecord),
     /// A decision about a tool call.

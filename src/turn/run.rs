@@ -24,7 +24,7 @@ use super::limit::BatchSize;
 use super::port::{Record, RecordError, TurnIo};
 use super::step::{Call, CallEnd};
 use super::verify::SentBack;
-use super::{calls, payload, steer, step};
+use super::{calls, compact, payload, steer, step};
 
 /// Corrections one turn takes before it stops: each one throws work away.
 const MAX_REDIRECTS: u32 = 8;
@@ -80,7 +80,7 @@ pub(super) struct Turn<'a, Io> {
     pub(super) scope: Scope<'a, Io>,
     pub(super) history: Vec<Message>,
     /// Where this turn's user message is.
-    request_index: usize,
+    pub(super) request_index: usize,
     /// What hooks want the model to know beside the user's words.
     hook_context: Option<String>,
     pub(super) budget: IterationBudget,
@@ -113,7 +113,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
             budget: IterationBudget::new(limits.max_iterations),
             run_budget: RunBudget::new(limits.run_budget_seconds),
             policy: AnswerPolicy::default(),
-            used_call_ids: calls::used_ids(&history),
+            used_call_ids: calls::used_ids(&history, scope.context.compactor.gauge.retired_ids()),
             request_index: history.len().saturating_sub(1),
             hook_context: None,
             history,
@@ -147,10 +147,10 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
                 return Ok(exit);
             }
             if let Some(exit) = self.spend() {
-                return Ok(self.summarise(exit).await);
+                return self.summarise(exit).await;
             }
             self.place_words().await?;
-            let reply = match self.call(std::mem::take(&mut retake), Offered::All).await {
+            let reply = match self.call(std::mem::take(&mut retake), Offered::All).await? {
                 CallEnd::Reply(reply) => reply,
                 CallEnd::Cancelled => return Ok(ExitReason::InterruptedDuringApiCall),
                 CallEnd::Redirected => {
@@ -160,6 +160,10 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
                 CallEnd::Failed(error) => {
                     self.error = Some(error);
                     return Ok(ExitReason::ProviderFailed);
+                }
+                CallEnd::TooLong(error) | CallEnd::Blind(error) | CallEnd::Exhausted(error) => {
+                    self.error = Some(error);
+                    return Ok(ExitReason::ContextCompressionExhausted);
                 }
             };
             let follows_tools = matches!(self.history.last(), Some(Message::Tool(_)));
@@ -197,6 +201,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
 
     /// Hooks of the turn's beginning.
     async fn begin(&mut self) {
+        self.scope.context.compactor.gauge.begin_turn();
         let hooks = &self.scope.context.hooks;
         let is_first_turn = self.scope.context.is_first_turn;
         let fields = || payload::user_message(&self.request_text(), is_first_turn);
@@ -231,7 +236,28 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         None
     }
 
-    pub(super) async fn call(&mut self, retake: Retake, offered: Offered) -> CallEnd {
+    /// Calls the model, with a shorter history where the whole one is too long.
+    pub(super) async fn call(&mut self, retake: Retake, offered: Offered) -> Result<CallEnd, RecordError> {
+        if let Some(end) = self.make_room().await? {
+            return Ok(end);
+        }
+        loop {
+            if let Some(end) = self.describe_pictures().await? {
+                return Ok(end);
+            }
+            match self.request(&retake, offered).await {
+                CallEnd::TooLong(error) => {
+                    if let Some(end) = self.recover_room(error).await? {
+                        return Ok(end);
+                    }
+                }
+                CallEnd::Blind(_) => {}
+                end => return Ok(end),
+            }
+        }
+    }
+
+    async fn request(&mut self, retake: &Retake, offered: Offered) -> CallEnd {
         let call = Call {
             history: &self.history,
             request_index: self.request_index,
@@ -255,6 +281,8 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
     }
 
     async fn count(&mut self, reply: &ModelReply) {
+        let (tokens, messages) = (reply.usage.total(), self.history.len() + 1);
+        self.scope.context.compactor.gauge.note_usage(tokens, messages, compact::trigger(self.scope.context));
         self.finish = reply.message.finish;
         self.usage.add(&reply.usage);
         self.unrecorded.add(&reply.usage);
@@ -345,7 +373,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
     }
 
     /// Places what the user or the clock has to say, now that the newest result is known.
-    async fn place_words(&mut self) -> Result<(), RecordError> {
+    pub(super) async fn place_words(&mut self) -> Result<(), RecordError> {
         if let Some(text) = self.scope.io.take_steer() {
             match steer::append_to_newest_result(&mut self.history, &steer::steer_text(&text)) {
                 Some(amended) => self.scope.io.record(vec![Record::Amended(amended)]).await?,

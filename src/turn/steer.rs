@@ -3,7 +3,7 @@
 //! A steer rides at the end of the newest tool result. A user message there would break the order of
 //! roles, and anything placed earlier would change bytes that the provider has cached.
 
-use crate::message::{Message, Part};
+use crate::message::{Message, Origin, Part};
 
 /// Opens what the user said in the middle of the turn.
 pub const STEER_OPEN: &str = "[turnd:user-steer]";
@@ -47,7 +47,7 @@ pub fn append_to_newest_result(history: &mut [Message], text: &str) -> Option<Me
 /// from then on, so it survives compaction. Returns the new form to store.
 pub fn correct_request(history: &mut [Message], correction: &str) -> Option<Message> {
     let request = history.iter_mut().rev().find_map(|message| match message {
-        Message::User(user) => Some(user),
+        Message::User(user) if user.origin == Origin::User => Some(user),
         _ => None,
     })?;
     request.content.push(Part::text(format!("{CORRECTION_LABEL} {correction}")));

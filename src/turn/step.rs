@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use crate::hook::HookPoint;
 use crate::message::{Message, Part};
+use crate::provider::auxiliary::SideTask;
 use crate::provider::endpoint::Endpoint;
 use crate::provider::normalize::{Target, normalize};
 use crate::provider::recovery::{self, Action, Recovery, Visible};
-use crate::provider::{ModelEvent, ModelReply, ModelRequest, ProviderError};
+use crate::provider::{ErrorKind, ModelEvent, ModelReply, ModelRequest, ProviderError};
 use crate::tool::ToolSpec;
 
 use super::context::Scope;
@@ -49,6 +50,12 @@ pub(super) enum CallEnd {
     Redirected,
     /// It failed for good.
     Failed(ProviderError),
+    /// The history must be shorter first.
+    TooLong(ProviderError),
+    /// The model takes no pictures, and another one can say what they show.
+    Blind(ProviderError),
+    /// The history does not fit the model, however short it was made.
+    Exhausted(ProviderError),
 }
 
 /// Calls the model until it answers or nothing is left to try. The second value counts the requests sent.
@@ -95,13 +102,12 @@ impl<Io: TurnIo> Attempts<'_, Io> {
             if visible == Visible::Something {
                 self.shown += 1;
             }
-            let chain = &self.scope.context.chain;
-            let action = match self.recovery.next(chain, &error, visible) {
-                Action::Compact { .. } => self.recovery.cannot_compact(chain, &error),
-                other => other,
-            };
-            match action {
-                Action::Fail | Action::Compact { .. } => return CallEnd::Failed(error),
+            if self.sees_for_it(&error) {
+                return CallEnd::Blind(error);
+            }
+            match self.recovery.next(&self.scope.context.chain, &error, visible) {
+                Action::Fail => return CallEnd::Failed(error),
+                Action::Compact { .. } => return CallEnd::TooLong(error),
                 Action::Again { after, notice } => {
                     if let Some(text) = notice {
                         self.scope.io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
@@ -110,6 +116,14 @@ impl<Io: TurnIo> Attempts<'_, Io> {
                 }
             }
         }
+    }
+
+    /// True once when the model does not take a picture and another model is there to describe it.
+    fn sees_for_it(&self, error: &ProviderError) -> bool {
+        let context = self.scope.context;
+        error.kind == ErrorKind::ImageTooLarge
+            && context.compactor.auxiliary.has_own(SideTask::Vision)
+            && context.chain.adjust(|adjustments| adjustments.drop_images = true)
     }
 
     /// The history as this request carries it.

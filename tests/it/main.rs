@@ -1,6 +1,8 @@
 //! The integration tests, one binary: transcripts, and what a transcript cannot say.
 
 #[cfg(test)]
+mod compaction;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod exits;

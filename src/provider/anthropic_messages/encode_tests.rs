@@ -120,8 +120,11 @@ fn results_are_one_user_message_in_call_order() {
 
 #[test]
 fn recovery_leaves_out_what_the_provider_refused() {
-    let history =
-        [Message::User(UserMessage { content: vec![Part::text("q"), picture()] }), signed("hi"), Message::user("r")];
+    let history = [
+        Message::User(UserMessage { content: vec![Part::text("q"), picture()], ..UserMessage::default() }),
+        signed("hi"),
+        Message::user("r"),
+    ];
     let plain = messages(&claude(), &history);
     assert_eq!(plain[1]["content"][0], json!({"type": "thinking", "thinking": " ü ", "signature": "s=="}));
     let adjustments = Adjustments { strip_reasoning: true, drop_images: true, ..Adjustments::default() };

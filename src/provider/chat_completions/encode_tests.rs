@@ -191,7 +191,7 @@ fn native_items_and_extra_data_go_back_to_their_issuer_only() {
 fn pictures_stand_where_the_server_takes_them() {
     let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}});
     let shown = vec![Part::text("a file"), picture()];
-    let user = Message::User(UserMessage { content: vec![Part::text("look"), picture()] });
+    let user = Message::User(UserMessage { content: vec![Part::text("look"), picture()], ..UserMessage::default() });
     assert_eq!(sent(&endpoint("p", "m"), &[user])[0]["content"], json!([{"type": "text", "text": "look"}, image]));
 
     let turn = [Message::Assistant(call("")), result(shown)];

@@ -115,6 +115,8 @@ pub(super) const OVERFLOW: &[&str] = &[
     "input is too long",
     "input too long",
     "input token count",
+    "input length",
+    "`inputs` tokens",
     "input tokens exceed",
     "too many tokens",
     "too many input tokens",

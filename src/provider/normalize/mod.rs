@@ -30,6 +30,8 @@ pub use check::{Violation, check};
 
 /// Stands for the answer of a turn that ended without one, so that two questions never touch.
 pub const TURN_ENDED: &str = "(The turn ended here before an answer was given.)";
+/// Stands between tool results and the summary of what followed them.
+pub const GOES_ON_BELOW: &str = "(What was done next is part of the summary below.)";
 /// Stands for the user's words in front of a history that begins with an answer.
 pub const BEGINNING_MISSING: &str = "(The beginning of this conversation is not available.)";
 /// Stands for a user message without content.
@@ -68,7 +70,9 @@ fn write(steps: Vec<Step>, target: Target<'_>) -> Vec<Message> {
         match step {
             Step::User(user) => {
                 if matches!(messages.last(), Some(Message::User(_) | Message::Tool(_))) {
-                    messages.push(turn_ended());
+                    let is_summary = user.content.first().is_some_and(steps::is_summary);
+                    let text = if is_summary { GOES_ON_BELOW } else { TURN_ENDED };
+                    messages.push(placeholder(text));
                 }
                 messages.push(Message::User(user));
             }
@@ -107,8 +111,8 @@ fn write_answer(answer: Answer, ids: &mut CallIds, mode: ApiMode, messages: &mut
     messages.append(&mut written);
 }
 
-fn turn_ended() -> Message {
-    Message::Assistant(AssistantMessage { text: TURN_ENDED.into(), ..AssistantMessage::default() })
+fn placeholder(text: &str) -> Message {
+    Message::Assistant(AssistantMessage { text: text.into(), ..AssistantMessage::default() })
 }
 
 fn interrupted() -> ToolResult {

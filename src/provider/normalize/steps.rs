@@ -1,7 +1,7 @@
 //! The first half: sorts a history into questions and answers, each answer with its results.
 
 use super::{NO_TEXT, Target, native};
-use crate::message::{AssistantMessage, Message, Part, ToolResult, UserMessage};
+use crate::message::{AssistantMessage, COMPACTION_OPEN, Message, Origin, Part, ToolResult, UserMessage};
 
 /// One side's say.
 #[derive(Debug)]
@@ -28,7 +28,10 @@ pub(super) fn gather(history: &[Message], target: Target<'_>) -> Vec<Step> {
     let mut newest_answer = None;
     for message in history {
         match message {
-            Message::User(user) => steps.push(Step::User(clean_user(user))),
+            Message::User(user) => match steps.last_mut() {
+                Some(Step::User(before)) if belongs_to(before, user) => join_users(before, user),
+                _ => steps.push(Step::User(clean_user(user))),
+            },
             Message::Assistant(assistant) => {
                 let Some(assistant) = clean_assistant(assistant, target) else { continue };
                 match steps.last_mut() {
@@ -94,12 +97,30 @@ fn join_lines(text: &mut String, next: &str) {
     text.push_str(next);
 }
 
+/// Words of the user and a summary that stand side by side are one message: the summary holds the answer
+/// that would otherwise be missing between them.
+fn belongs_to(before: &UserMessage, next: &UserMessage) -> bool {
+    next.origin == Origin::Compaction || before.content.last().is_some_and(is_summary)
+}
+
+/// True for a part that stands for an older piece of the conversation.
+pub(super) fn is_summary(part: &Part) -> bool {
+    matches!(part, Part::Text { text } if text.starts_with(COMPACTION_OPEN))
+}
+
+fn join_users(before: &mut UserMessage, next: &UserMessage) {
+    before.content.extend(clean_user(next).content);
+    if next.origin == Origin::User {
+        before.origin = Origin::User;
+    }
+}
+
 fn clean_user(user: &UserMessage) -> UserMessage {
     let mut content = speaking(&user.content);
     if content.is_empty() {
         content.push(Part::text(NO_TEXT));
     }
-    UserMessage { content }
+    UserMessage { content, origin: user.origin }
 }
 
 /// The message without blank text and without what another provider wants back for itself; `None` when nothing is left to say.

@@ -98,7 +98,7 @@ fn a_server_that_does_not_reason_is_not_asked_to() {
 #[test]
 fn history_goes_back_in_items_without_ids() {
     let history = [
-        Message::User(UserMessage { content: vec![Part::text("q"), picture()] }),
+        Message::User(UserMessage { content: vec![Part::text("q"), picture()], ..UserMessage::default() }),
         answer("Looking.", &["a"], &[]),
         result("a", vec![Part::text("1"), Part::text("2")]),
         answer(

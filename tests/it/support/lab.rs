@@ -26,8 +26,17 @@ pub(crate) struct Lab {
 impl Lab {
     /// `replies` as in the `model` lines of a transcript, `config` laid over the harness's own.
     pub(crate) async fn new(replies: Value, config: Value) -> Self {
+        Self::start_with(replies, config, None).await
+    }
+
+    /// As [`Lab::new`], for a model that will see rewritten histories.
+    pub(crate) async fn compacting(replies: Value, config: Value) -> Self {
+        Self::start_with(replies, config, Some("compaction")).await
+    }
+
+    async fn start_with(replies: Value, config: Value, prefix_changes: Option<&str>) -> Self {
         let replies: Vec<_> = serde_json::from_value(replies).unwrap();
-        let model = ModelServer::start(Script::new(replies), None).await.unwrap();
+        let model = ModelServer::start(Script::new(replies), prefix_changes).await.unwrap();
         let stage = Stage::create().unwrap();
         let config: Map<String, Value> = serde_json::from_value(config).unwrap();
         stage.write_config(&model.url(), "chat_completions", &config).unwrap();
