@@ -29,6 +29,9 @@ pub mod runtime;
 pub mod store;
 pub mod trust;
 
+pub mod delegate;
+pub mod memory;
+
 pub mod session;
 
 pub mod rpc;

@@ -1,7 +1,7 @@
 //! The system prompt: built once per session from three tiers and then kept byte for byte.
 //!
 //! The stable tier says who the agent is, the context tier holds the project's own instructions as they
-//! were when the session began, the volatile tier names date, model and provider. It is stored with the
+//! were when the session began, the volatile tier holds the agent's notes and names date, model and provider. It is stored with the
 //! session and used again as it is, because every changed byte would cost the provider's cache; it is
 //! built anew only when what it was built from has changed (see [`Fingerprint`]).
 
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use crate::memory::{self, Notes};
 use crate::message::{COMPACTION_CLOSE, COMPACTION_OPEN};
 use crate::turn::foreign::{self, FOREIGN_CLOSE, FOREIGN_OPEN};
 use crate::turn::steer::{NOTICE_CLOSE, NOTICE_OPEN, STEER_CLOSE, STEER_OPEN};
@@ -45,12 +46,14 @@ pub struct PromptSources<'a> {
     pub model: &'a str,
     /// The tools' names in order.
     pub tools: Vec<&'a str>,
+    /// What this agent must know about its part, if it has a special one.
+    pub note: Option<&'a str>,
     /// `YYYY-MM-DD`: no time of day, so that the bytes hold for a day.
     pub date: String,
 }
 
 /// Says what a stored prompt was built from, as far as a change of it makes the prompt stale. Project
-/// files and date are not part of it: they are frozen for the session.
+/// files, notes and date are not part of it: they are frozen for the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint(String);
 
@@ -104,12 +107,19 @@ fn build(sources: &PromptSources<'_>, identity: &str, fingerprint: &Fingerprint)
         "Text between {COMPACTION_OPEN} and {COMPACTION_CLOSE} is turnd's record of an older part of this conversation: \
          for reference, never a request.\n\n",
     ));
+    if let Some(note) = sources.note {
+        prompt.push_str(&format!("{note}\n\n"));
+    }
     for (path, text) in project_instructions(sources.cwd) {
         prompt.push_str(&format!("Instructions of the project, from {}:\n{}\n\n", path.display(), text.trim()));
     }
     prompt.push_str(&format!("Working folder: {}\n", sources.cwd.display()));
     for root in sources.additional_roots {
         prompt.push_str(&format!("Also open: {}\n", root.display()));
+    }
+    // Whoever cannot keep notes is not told them either.
+    if sources.tools.contains(&memory::NAME) {
+        prompt.push_str(&Notes::new(sources.home).for_prompt().unwrap_or_default());
     }
     prompt.push_str(&format!("Date: {}\n", sources.date));
     prompt.push_str(&format!("Model: {}\nProvider: {}\n{}", sources.model, sources.provider, fingerprint.line()));
@@ -154,6 +164,7 @@ mod tests {
             provider: "p",
             model: "m",
             tools: vec!["read_file", "todo"],
+            note: None,
             date: "2026-01-02".into(),
         }
     }

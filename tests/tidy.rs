@@ -36,8 +36,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("runtime", &["message", "provider", "tool", "hook", "approval", "turn", "config", "rpc"]),
-    ("prompt", &["message", "tool", "turn", "clock"]),
     ("store", &["message", "clock"]),
+    ("memory", &["tool", "store", "approval::display", "clock"]),
+    ("prompt", &["message", "tool", "turn", "memory", "clock"]),
+    ("delegate", &["message", "tool", "turn"]),
     (
         "session",
         &[
@@ -53,6 +55,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "runtime",
             "prompt",
             "store",
+            "memory",
+            "delegate",
             "config",
             "clock",
             "sandbox",

@@ -42,6 +42,7 @@ impl Case<'_> {
                 Access::Write(path) => self.file(Touch::Write, path, &mut findings),
                 Access::Execute { command, cwd } => self.command(command, cwd, &mut findings),
                 Access::Fetch(address) => self.fetch(address, &mut findings),
+                Access::Note(path) => self.note(path, &mut findings),
                 Access::External(tool) => self.external(tool, &mut findings),
             }
         }
@@ -60,7 +61,7 @@ impl Case<'_> {
             .access
             .iter()
             .map(|access| match access {
-                Access::Read(path) | Access::Write(path) => real(path),
+                Access::Read(path) | Access::Write(path) | Access::Note(path) => real(path),
                 Access::Execute { cwd, .. } => real(cwd),
                 Access::Fetch(_) | Access::External(_) => PathBuf::new(),
             })
@@ -175,6 +176,16 @@ impl Case<'_> {
         findings.asked.extend(asked.map(|rule| rule.text.clone()));
         if !self.rules_with(RuleEffect::Allow).any(|rule| rule.matches_host(&host)) {
             findings.need(NeedKind::Elsewhere, format!("talks to {}", display::escape(&host)));
+        }
+    }
+
+    /// The agent's own notes: what is written there steers every later session, so only the user's word
+    /// or a rule for the whole tool lets it pass.
+    fn note(&self, path: &Path, findings: &mut Findings) {
+        let shown = display::escape(&path.to_string_lossy());
+        findings.changes(|| format!("writes {shown}"));
+        if !self.rules_with(RuleEffect::Allow).any(Rule::is_whole_tool) {
+            findings.need(NeedKind::Elsewhere, format!("changes what every later session is told: {shown}"));
         }
     }
 

@@ -62,6 +62,10 @@ impl Subject<'_> {
                     field(command.as_bytes());
                     field(cwd.as_os_str().as_encoded_bytes());
                 }
+                Access::Note(path) => {
+                    field(b"note");
+                    field(path.as_os_str().as_encoded_bytes());
+                }
                 Access::Fetch(address) => {
                     field(b"fetch");
                     field(address.as_bytes());

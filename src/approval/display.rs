@@ -77,7 +77,8 @@ fn is_look_alike_sign(c: char) -> bool {
 }
 
 /// Characters that show nothing, or that change how their neighbours are shown.
-fn is_invisible(c: char) -> bool {
+#[must_use]
+pub fn is_invisible(c: char) -> bool {
     c.is_control()
         || (c.is_whitespace() && c != ' ')
         || matches!(c,

@@ -66,6 +66,10 @@ impl super::verdict::Offer {
                     covers.push(format!("fetches from {host}"));
                     rules.push(RuleConfig { host: Some(host), ..rule(case.tool) });
                 }
+                Access::Note(_) => {
+                    covers.push(format!("calls of {}", case.tool));
+                    rules.push(rule(case.tool));
+                }
                 Access::External(tool) => {
                     covers.push(format!("calls of {}", case.tool));
                     let definition = Some(tool.definition.clone()).filter(|definition| !definition.is_empty());

@@ -20,6 +20,7 @@ pub(super) fn subject(case: &Case<'_>) -> String {
         Access::Execute { command, cwd } => {
             format!("{}\n(in {})", command_text(command), display::escape(&cwd.to_string_lossy()))
         }
+        Access::Note(path) => display::escape(&path.to_string_lossy()),
         Access::Fetch(address) => display::escape(address),
         Access::External(tool) => display::escape(&tool.name),
     };

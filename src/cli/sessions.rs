@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::clock::iso8601;
 use crate::message::Message;
-use crate::store::{ListQuery, LoadedSession, SessionRow, Store, StoreError};
+use crate::store::{Children, ListQuery, LoadedSession, SessionRow, Store, StoreError};
 use crate::tool::spill::Spill;
 
 /// Sessions read at a time.
@@ -36,6 +36,9 @@ pub enum SessionsCommand {
         /// Only the sessions of this folder
         #[arg(long, value_name = "DIR")]
         cwd: Option<PathBuf>,
+        /// Child agents' sessions too
+        #[arg(long)]
+        children: bool,
         /// One JSON object a line
         #[arg(long)]
         json: bool,
@@ -102,9 +105,10 @@ async fn run_on(
     out: &mut (dyn Write + Send),
 ) -> Result<(), SessionsError> {
     match command {
-        SessionsCommand::List { cwd, json } => {
+        SessionsCommand::List { cwd, children, json } => {
+            let children = if children { Children::Shown } else { Children::Hidden };
             let line = if json { json_line } else { text_line };
-            list(store, cwd, line, out).await
+            list(store, cwd, children, line, out).await
         }
         SessionsCommand::Show { id } => Ok(show(&load(store, id).await?, out)?),
         SessionsCommand::Export { id } => Ok(export(&load(store, id).await?, out)?),
@@ -124,6 +128,7 @@ async fn load(store: &Store, id: String) -> Result<LoadedSession, SessionsError>
 async fn list(
     store: &Store,
     cwd: Option<PathBuf>,
+    children: Children,
     line: fn(&SessionRow) -> String,
     out: &mut (dyn Write + Send),
 ) -> Result<(), SessionsError> {
@@ -136,7 +141,7 @@ async fn list(
     };
     let mut cursor = None;
     loop {
-        let query = ListQuery { cwd: cwd.clone(), cursor, limit: PAGE };
+        let query = ListQuery { cwd: cwd.clone(), children, cursor, limit: PAGE };
         let (rows, next) = store.list_sessions(query).await?;
         for row in &rows {
             writeln!(out, "{}", line(row))?;
@@ -161,6 +166,7 @@ fn json_line(row: &SessionRow) -> String {
         "model": row.model,
         "mode": row.mode,
         "parentId": row.parent_id,
+        "lineage": row.lineage,
         "createdAt": iso8601(row.created_at_ms),
         "updatedAt": iso8601(row.updated_at_ms),
     })
@@ -172,6 +178,9 @@ fn show(session: &LoadedSession, out: &mut (dyn Write + Send)) -> io::Result<()>
     writeln!(out, "session  {}", printable(&row.id))?;
     if let Some(title) = &row.title {
         writeln!(out, "title    {}", one_line(title))?;
+    }
+    if let (Some(_), Some(parent)) = (row.lineage, &row.parent_id) {
+        writeln!(out, "child of {}", printable(parent))?;
     }
     writeln!(out, "folder   {}", one_line(&row.cwd))?;
     writeln!(out, "model    {} (mode {})", one_line(&row.model), one_line(&row.mode))?;
@@ -273,6 +282,7 @@ mod tests {
             Change::CreateSession(SessionRow {
                 id: id.into(),
                 parent_id: None,
+                lineage: None,
                 cwd: cwd.into(),
                 additional_roots: Vec::new(),
                 model: "local/m".into(),

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::approval::display::escape;
 use crate::session::port::{ClientPort, PermissionQuestion, SessionEvent};
+use crate::tool::clarify::{Inquiry, InquiryEnd};
 use crate::tool::{Display, Editor, diff};
 use crate::turn::event::{CompactionState, TurnEvent};
 use crate::turn::port::Answer;
@@ -177,8 +178,42 @@ impl ClientPort for TerminalClient {
         std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
+    fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryEnd> {
+        if !self.can_ask() {
+            return std::future::ready(InquiryEnd::Unavailable(NOBODY_THERE)).boxed();
+        }
+        self.break_thought();
+        let asked = tokio::task::spawn_blocking(move || inquire_on_terminal(&inquiry));
+        async move { asked.await.unwrap_or(InquiryEnd::Dismissed) }.boxed()
+    }
+
     fn editor(&self) -> Option<Arc<dyn Editor>> {
         None
+    }
+}
+
+const NOBODY_THERE: &str =
+    "there is no terminal, so nobody can answer. Decide it yourself where that is safe, and say what you assumed.";
+
+/// An option's number chooses it, an empty line declines, anything else is the answer.
+fn inquire_on_terminal(inquiry: &Inquiry) -> InquiryEnd {
+    let mut err = std::io::stderr().lock();
+    writeln!(err, "\n{}", escape_lines(&inquiry.question)).ok();
+    for (number, option) in (1..).zip(&inquiry.options) {
+        writeln!(err, "  {number}) {}", escape(option)).ok();
+    }
+    write!(err, "Your answer (empty: none): ").and_then(|()| err.flush()).ok();
+    let mut line = String::new();
+    match std::io::stdin().lock().read_line(&mut line) {
+        Ok(0) | Err(_) => return InquiryEnd::Dismissed,
+        Ok(_) => {}
+    }
+    let answer = line.trim();
+    let chosen = answer.parse().ok().and_then(|number: usize| inquiry.options.get(number.checked_sub(1)?));
+    match chosen {
+        Some(option) => InquiryEnd::Answered(option.clone()),
+        None if answer.is_empty() => InquiryEnd::Declined,
+        None => InquiryEnd::Answered(answer.to_owned()),
     }
 }
 

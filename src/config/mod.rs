@@ -35,6 +35,9 @@ pub struct Config {
     pub max_iterations: u32,
     /// Wall-clock seconds per turn; 0: no limit.
     pub run_budget_seconds: u64,
+    /// Prompt tokens of all model calls of a turn together, child agents included; 0: no limit. Meant for
+    /// the profile of a background review.
+    pub max_input_tokens: u64,
     /// What may happen without a question.
     pub mode: Mode,
     /// Seconds a permission question stays open; 0: for ever.
@@ -247,13 +250,26 @@ pub struct DelegationConfig {
     pub max_iterations: u32,
     /// Children at a time.
     pub max_concurrent: usize,
-    /// Levels below the user's session.
+    /// Levels below the user's session; 0: no child agents.
     pub max_depth: u32,
+    /// What becomes of a child's questions.
+    pub approvals: ChildApprovals,
+}
+
+/// What becomes of a child agent's questions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChildApprovals {
+    /// They are put to the user in the session that delegated.
+    #[default]
+    Ask,
+    /// Each counts as a no.
+    Deny,
 }
 
 impl Default for DelegationConfig {
     fn default() -> Self {
-        Self { max_iterations: 50, max_concurrent: 3, max_depth: 1 }
+        Self { max_iterations: 50, max_concurrent: 3, max_depth: 1, approvals: ChildApprovals::Ask }
     }
 }
 

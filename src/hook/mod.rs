@@ -63,6 +63,14 @@ impl HookSet {
         self.hooks.extend(hooks);
     }
 
+    /// The same hooks with other fields in every payload, those of `base` in place of their namesakes.
+    #[must_use]
+    pub fn with_base(&self, base: Map<String, Value>) -> Self {
+        let mut merged = self.base.clone();
+        merged.extend(base);
+        Self { hooks: self.hooks.clone(), base: merged }
+    }
+
     /// True when anything would be called at this point.
     #[must_use]
     pub fn has(&self, point: HookPoint) -> bool {

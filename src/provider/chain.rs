@@ -80,6 +80,14 @@ impl FallbackChain {
         Some(Arc::clone(&state.current.endpoint))
     }
 
+    /// A chain of the same models that goes its own way from here: what befalls one does not move the other.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let state = self.lock();
+        let State { current, current_at, others } = &*state;
+        Self { state: Mutex::new(State { current: current.clone(), current_at: *current_at, others: others.clone() }) }
+    }
+
     /// All models, the current one first.
     #[must_use]
     pub fn endpoints(&self) -> Vec<Arc<Endpoint>> {

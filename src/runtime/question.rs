@@ -301,7 +301,7 @@ fn refusal_text(answer: Answer) -> Option<String> {
     let text = match answer {
         Answer::AllowOnce | Answer::AllowSession | Answer::AllowAlways => return None,
         Answer::TimedOut => "Not approved (timed_out)",
-        Answer::RejectOnce | Answer::RejectAlways => "Not approved (denied)",
+        Answer::RejectOnce | Answer::RejectAlways | Answer::NotAsked => "Not approved (denied)",
         Answer::Cancelled => "Not run: the turn was cancelled.",
     };
     Some(text.to_owned())

@@ -30,7 +30,7 @@ impl Shape {
                 let decision = match answer {
                     Answer::AllowSession | Answer::AllowAlways if *has_session => "acceptForSession",
                     Answer::AllowOnce | Answer::AllowSession | Answer::AllowAlways => "accept",
-                    Answer::RejectOnce | Answer::RejectAlways | Answer::TimedOut => "decline",
+                    Answer::RejectOnce | Answer::RejectAlways | Answer::TimedOut | Answer::NotAsked => "decline",
                     Answer::Cancelled => "cancel",
                 };
                 json!({ "decision": decision })

@@ -292,6 +292,9 @@ impl Rules {
         if session.loads > 0 {
             return self.replayed(id, kind, update);
         }
+        if kind == "subagent_update" {
+            return self.child_told(update);
+        }
         let is_notice = session.is_fresh && kind == "agent_thought_chunk";
         if TURN_UPDATES.contains(&kind) && session.prompts == 0 && !session.has_free_turns && !is_notice {
             self.flag(format!("{kind} in {id} although no prompt is running: {update}"));
@@ -300,6 +303,15 @@ impl Rules {
         } else if kind == "tool_call_update" {
             self.changed(id, update);
         }
+    }
+
+    /// A child agent's session may be written about once its parent's session has named it.
+    fn child_told(&mut self, update: &Value) {
+        if !self.capabilities.get("subagents").is_some_and(Value::is_object) {
+            self.flag("subagent_update was sent to a client that does not offer it");
+        }
+        let child = update.get("sessionId").and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.sessions.entry(child).or_default().has_free_turns = true;
     }
 
     fn replayed(&mut self, id: &str, kind: &str, update: &Value) {

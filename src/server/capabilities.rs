@@ -19,6 +19,8 @@ pub(super) struct Features {
     pub(super) runs_terminals: bool,
     pub(super) notices: bool,
     pub(super) compaction: bool,
+    pub(super) elicits_forms: bool,
+    pub(super) shows_children: bool,
     pub(super) extension: ClientExtension,
 }
 
@@ -45,6 +47,8 @@ impl InitializeParams {
             runs_terminals: capabilities.terminal,
             notices: capabilities.session.as_ref().is_some_and(|session| session.notices.is_some()),
             compaction: capabilities.session.is_some_and(|session| session.compaction.is_some()),
+            elicits_forms: capabilities.elicitation.as_ref().is_some_and(acp::ElicitationCapabilities::supports_form),
+            shows_children: capabilities.subagents.is_some(),
             extension: serde_json::from_value(extension).unwrap_or_default(),
         }
     }

@@ -11,7 +11,8 @@ use crate::clock;
 use crate::rpc::outbox::Chunk;
 use crate::rpc::pending::notification;
 use crate::rpc::{ChunkKind, Outbox, Pending};
-use crate::session::port::{ClientPort, PermissionQuestion, Replayed, SessionEvent};
+use crate::session::port::{ChildState, ClientPort, PermissionQuestion, Replayed, SessionEvent};
+use crate::tool::clarify::{Inquiry, InquiryEnd};
 use crate::tool::client_terminal::ClientTerminals;
 use crate::tool::{Editor, ToolFailure};
 use crate::turn::event::{CompactionState, Severity, TurnEvent};
@@ -19,7 +20,7 @@ use crate::turn::port::{Answer, CallState};
 
 use super::capabilities::ClientFeatures;
 use super::terminals::EditorTerminals;
-use super::to_client;
+use super::{child, inquiry, to_client};
 
 /// The one client of a connection.
 #[derive(Clone, Debug)]
@@ -58,6 +59,22 @@ impl ClientPort for SessionClient {
         })
     }
 
+    fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryEnd> {
+        async move {
+            let pending = &self.client.pending;
+            if self.client.features.get().elicits_forms {
+                inquiry::by_form(pending, &self.id, &inquiry).await
+            } else {
+                inquiry::by_buttons(pending, &self.id, &inquiry).await
+            }
+        }
+        .boxed()
+    }
+
+    fn child(&self, id: &Arc<str>) -> Option<Arc<dyn ClientPort>> {
+        self.client.features.get().shows_children.then(|| self.client.session(Arc::clone(id)))
+    }
+
     fn editor(&self) -> Option<Arc<dyn Editor>> {
         let features = self.client.features.get();
         (features.reads_files || features.writes_files).then(|| {
@@ -92,6 +109,7 @@ impl SessionClient {
             SessionEvent::TurnEnded(report) => {
                 self.turn_state(&report.turn_id, "ended", Some(to_client::outcome(&report))).await;
             }
+            SessionEvent::Child(state) => self.child_state(&state).await,
             SessionEvent::Remark { message_id, text } => self.chunk(ChunkKind::Agent, message_id, text).await,
             SessionEvent::Commands(commands) => {
                 self.update(acp::SessionUpdate::AvailableCommandsUpdate(to_client::commands(&commands))).await;
@@ -127,6 +145,10 @@ impl SessionClient {
     async fn usage(&self, tokens: u64, window: u64, cost_usd: Option<f64>) {
         let cost = cost_usd.filter(|cost| *cost > 0.0).map(|cost| acp::Cost::new(cost, "USD"));
         self.update(acp::SessionUpdate::UsageUpdate(acp::UsageUpdate::new(tokens, window).cost(cost))).await;
+    }
+
+    async fn child_state(&self, state: &ChildState) {
+        self.update(acp::SessionUpdate::SubagentUpdate(child::update(state))).await;
     }
 
     async fn turn_state(&self, turn_id: &str, state: &str, outcome: Option<ext::TurnOutcome>) {
@@ -248,7 +270,9 @@ fn option_kind(answer: Answer) -> acp::PermissionOptionKind {
         Answer::AllowOnce => acp::PermissionOptionKind::AllowOnce,
         Answer::AllowSession | Answer::AllowAlways => acp::PermissionOptionKind::AllowAlways,
         Answer::RejectAlways => acp::PermissionOptionKind::RejectAlways,
-        Answer::RejectOnce | Answer::TimedOut | Answer::Cancelled => acp::PermissionOptionKind::RejectOnce,
+        Answer::RejectOnce | Answer::TimedOut | Answer::NotAsked | Answer::Cancelled => {
+            acp::PermissionOptionKind::RejectOnce
+        }
     }
 }
 

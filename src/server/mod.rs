@@ -5,12 +5,14 @@
 //! left to itself.
 
 mod capabilities;
+mod child;
 mod client;
 mod connection;
 mod dispatch;
 mod error;
 mod from_client;
 mod handlers;
+mod inquiry;
 mod mcp_servers;
 mod terminals;
 mod to_client;

@@ -12,6 +12,7 @@ use crate::config::Mode;
 use crate::message::{FinishReason, Part};
 use crate::rpc::outbox::escaped_prefix;
 use crate::session::port::{CommandInfo, PermissionQuestion, ReplayedCall, SessionOptions};
+use crate::tool::clarify::Inquiry;
 use crate::tool::hidden;
 use crate::tool::{CallPlan, Display, PlanEntry, PlanPriority, PlanStatus, ToolKind};
 use crate::turn::event::{CompactionState, Severity};
@@ -192,6 +193,17 @@ fn hidden_note(preview: &[Display]) -> Option<acp::ToolCallContent> {
         })
         .sum();
     (count > 0).then(|| text_content(&format!("The new text holds {count} invisible characters.")))
+}
+
+/// The tool call of a question that the model asks.
+pub(super) fn inquiring_call(inquiry: &Inquiry) -> acp::ToolCallUpdate {
+    let question = crate::approval::display::escape_lines(&inquiry.question);
+    let fields = acp::ToolCallUpdateFields::new()
+        .title(shortened(question.lines().next().unwrap_or_default(), SHORT_BYTES))
+        .kind(acp::ToolKind::Think)
+        .status(acp::ToolCallStatus::Pending)
+        .content(vec![text_content(&shortened(&question, CONTENT_BYTES))]);
+    acp::ToolCallUpdate::new(inquiry.call_id.clone(), fields)
 }
 
 pub(super) fn plan(entries: &[PlanEntry]) -> acp::Plan {

@@ -7,17 +7,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
-use crate::compression::Change;
-use crate::provider::pricing;
-use crate::store::{ApprovalRow, Store, ToolCallRow, TurnRow, Write};
 use crate::tool::Display;
+use crate::turn::TurnIo;
 use crate::turn::event::TurnEvent;
-use crate::turn::port::{Answer, Ask, Record, RecordError, ToolCallRecord};
-use crate::turn::{TurnIo, TurnReport};
+use crate::turn::port::{Answer, Ask, Record, RecordError};
 
-use super::port::{Choice, ClientPort, PermissionQuestion, SessionEvent};
-use super::replay;
+use super::ledger::Ledger;
+use super::port::{ClientPort, PermissionQuestion, SessionEvent};
+use super::questions::{self, Questions};
 
 /// What the user says while a turn runs, and what the turn says about itself.
 #[derive(Debug, Default)]
@@ -43,7 +40,6 @@ struct DeskState {
 pub(super) struct TurnProgress {
     pub(super) step: u32,
     pub(super) budget_left: u32,
-    pub(super) is_asking: bool,
 }
 
 impl Desk {
@@ -114,15 +110,11 @@ impl Desk {
 /// The port of one turn.
 #[derive(Debug)]
 pub(super) struct SessionIo {
-    pub(super) store: Store,
-    pub(super) session_id: Arc<str>,
-    pub(super) turn_id: Arc<str>,
-    pub(super) started_at_ms: i64,
+    pub(super) ledger: Ledger,
     pub(super) client: Arc<dyn ClientPort>,
     pub(super) desk: Arc<Desk>,
     pub(super) cancel: CancellationToken,
-    /// How long a question stays open; `None`: for ever.
-    pub(super) approval_timeout: Option<Duration>,
+    pub(super) questions: Arc<Questions>,
     /// US dollars that the session cost before this turn, where prices are known.
     pub(super) spent_usd: Option<f64>,
     /// Whether a prompt waits for what happens.
@@ -144,36 +136,19 @@ impl TurnIo for SessionIo {
         if let TurnEvent::Usage { cost_usd, .. } = &mut event {
             *cost_usd = self.spent_usd.zip(*cost_usd).map(|(before, turn)| before + turn);
         }
-        let told = self.client.tell(match self.occasion {
-            Occasion::Prompt => SessionEvent::Turn { turn_id: Arc::clone(&self.turn_id), event },
+        let event = match self.occasion {
+            Occasion::Prompt => SessionEvent::Turn { turn_id: Arc::clone(&self.ledger.turn_id), event },
             Occasion::BetweenTurns => SessionEvent::BetweenTurns(event),
-        });
-        // A client that does not read must not keep a cancelled turn from ending.
-        let mut told = std::pin::pin!(told);
-        if futures_util::poll!(&mut told).is_ready() {
-            return;
-        }
-        tokio::select! {
-            () = &mut told => {}
-            () = self.overdue() => {}
-        }
+        };
+        tell(&*self.client, event, &self.cancel).await;
     }
 
     async fn ask(&self, ask: Ask<'_>) -> Answer {
-        let question = PermissionQuestion {
-            tool_call_id: ask.tool_call_id.to_owned(),
-            tool: ask.tool.to_owned(),
-            plan: ask.plan.clone(),
-            arguments: ask.arguments.clone(),
-            reasons: ask.question.reasons.clone(),
-            choices: choices(ask.question),
-        };
-        self.put(question).await
+        self.questions.ask(questions::question(&ask), &self.cancel).await
     }
 
     async fn record(&self, records: Vec<Record>) -> Result<(), RecordError> {
-        let writes = records.into_iter().map(|record| self.write(record)).collect();
-        self.store.write(writes).await.map_err(|error| RecordError(error.to_string()))
+        self.ledger.record(records).await
     }
 
     fn take_steer(&self) -> Option<String> {
@@ -228,92 +203,22 @@ impl SessionIo {
 
     /// Puts a question to the user and waits for the answer, a cancel or the time limit.
     pub(super) async fn put(&self, question: PermissionQuestion) -> Answer {
-        self.desk.lock().progress.is_asking = true;
-        let answer = tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => Answer::Cancelled,
-            answer = self.client.ask(question) => answer,
-            () = expired(self.approval_timeout) => Answer::TimedOut,
-        };
-        self.desk.lock().progress.is_asking = false;
-        answer
+        self.questions.ask(question, &self.cancel).await
     }
+}
 
-    async fn overdue(&self) {
-        self.cancel.cancelled().await;
+/// Tells a client, but lets one that does not read keep a cancelled turn from ending for a moment only.
+pub(super) async fn tell(client: &dyn ClientPort, event: SessionEvent, cancel: &CancellationToken) {
+    let mut told = client.tell(event);
+    if futures_util::poll!(&mut told).is_ready() {
+        return;
+    }
+    let overdue = async {
+        cancel.cancelled().await;
         tokio::time::sleep(LAGGING_CLIENT_GRACE).await;
+    };
+    tokio::select! {
+        () = told => {}
+        () = overdue => {}
     }
-
-    fn write(&self, record: Record) -> Write {
-        let session_id = self.session_id.to_string();
-        let turn_id = self.turn_id.to_string();
-        match record {
-            Record::Message(message) => Write::AppendMessage { session_id, turn_id: Some(turn_id), message },
-            Record::Amended(message) => Write::AmendMessage { session_id, turn_id: Some(turn_id), message },
-            Record::Compacted(Change { before, dropped, rewritten, summary }) => {
-                Write::Compact { session_id, before, dropped, rewritten, summary }
-            }
-            Record::ToolCall(call) => Write::PutToolCall { session_id, row: tool_call_row(turn_id, call) },
-            Record::Approval { tool_call_id, answer, remembered } => Write::RecordApproval {
-                session_id,
-                row: ApprovalRow { tool_call_id, turn_id, outcome: answer.as_str().into(), remembered },
-            },
-            Record::Usage { provider, model, usage } => {
-                let cost_micros = pricing::cost_usd(&provider, &model, &usage).map(micros);
-                Write::AddUsage { session_id, provider, model, usage, cost_micros }
-            }
-            Record::End(report) => Write::FinishTurn(self.finished_row(&report)),
-        }
-    }
-
-    fn finished_row(&self, report: &TurnReport) -> TurnRow {
-        TurnRow {
-            id: report.turn_id.clone(),
-            session_id: self.session_id.to_string(),
-            status: report.status().as_str().into(),
-            exit_reason: Some(report.exit.as_str().into()),
-            steps: report.steps,
-            api_calls: report.api_calls,
-            usage: report.usage,
-            started_at_ms: self.started_at_ms,
-            ended_at_ms: Some(clock::now_ms()),
-        }
-    }
-}
-
-fn tool_call_row(turn_id: String, call: ToolCallRecord) -> ToolCallRow {
-    ToolCallRow {
-        id: call.id.clone(),
-        turn_id,
-        name: call.name.clone(),
-        status: call.state.as_str().into(),
-        display: replay::stored_display(&call),
-    }
-}
-
-/// US dollars as the store counts them.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cost is small and not negative")]
-pub(super) fn micros(usd: f64) -> u64 {
-    (usd * 1e6).round() as u64
-}
-
-async fn expired(limit: Option<Duration>) {
-    match limit {
-        Some(limit) => tokio::time::sleep(limit).await,
-        None => std::future::pending().await,
-    }
-}
-
-fn choices(question: &crate::approval::Question) -> Vec<Choice> {
-    let choice = |answer, name: String| Choice { answer, name };
-    let mut choices = vec![choice(Answer::AllowOnce, "Allow once".into())];
-    if let Some(offer) = &question.remember {
-        choices.push(choice(Answer::AllowSession, offer.session_name()));
-        choices.push(choice(Answer::AllowAlways, offer.always_name()));
-    }
-    choices.push(choice(Answer::RejectOnce, "Reject".into()));
-    if let Some(offer) = &question.remember {
-        choices.push(choice(Answer::RejectAlways, offer.refuse_name()));
-    }
-    choices
 }

@@ -3,14 +3,18 @@
 //! The history exists once. An idle session has it, a running turn has been lent it; there is nothing to
 //! lock. Requests come in through a mailbox in wire order; cancelling goes past it through a token.
 
+mod child_io;
+mod children;
 mod command;
 mod compacting;
 mod handle;
 mod io;
+mod ledger;
 mod mcp;
 mod obey_slash;
 mod open;
 pub mod port;
+mod questions;
 mod registry;
 mod replay;
 mod slash;

@@ -14,6 +14,7 @@ use crate::config::{Config, Mode};
 use crate::hook::command::CommandHook;
 use crate::hook::{Hook, HookSet};
 use crate::mcp::{McpServers, ServerSpec};
+use crate::memory::{Memory, Notes, SessionSearch};
 use crate::message::Message;
 use crate::provider::auxiliary::Auxiliary;
 use crate::provider::catalog;
@@ -23,16 +24,19 @@ use crate::provider::recovery::FallbackChain;
 use crate::runtime::{Runtime, RuntimeSetup};
 use crate::sandbox::SandboxPolicy;
 use crate::store::{LoadedSession, SessionRow, Store, StoreError, Write};
+use crate::tool::clarify::Clarify;
 use crate::tool::process::{self, Processes};
 use crate::tool::registry::{self, ToolRegistry};
 use crate::tool::spill::Spill;
 use crate::tool::state::HiddenFiles;
 use crate::tool::todo::TodoList;
-use crate::tool::{SessionState, ToolContext, ToolLimits};
+use crate::tool::{SessionState, Tool, ToolContext, ToolLimits};
 
+use super::children::Nursery;
 use super::command::{Opened, ReplayWish, SessionError};
 use super::mcp;
 use super::port::{ClientPort, SessionEvent, SessionOptions};
+use super::questions::Questions;
 use super::replay;
 use super::workspace::Workspace;
 
@@ -96,6 +100,8 @@ pub(super) struct Session {
     pub(super) tools: Arc<ToolRegistry>,
     pub(super) tool_context: ToolContext,
     pub(super) compactor: Arc<Compactor>,
+    pub(super) questions: Arc<Questions>,
+    pub(super) children: Arc<Nursery>,
     hooks: Vec<Arc<dyn Hook>>,
     pub(super) workspace: Arc<Workspace>,
     /// `None` when there are no servers.
@@ -146,13 +152,13 @@ impl Session {
         let config = &host.config;
         let mode = Mode::from_id(&row.mode).unwrap_or(config.mode);
         let spill = Spill::new(&config.home, &request.id);
-        let gate = Gate::new(GateSetup {
+        let gate = Arc::new(Gate::new(GateSetup {
             mode,
             rules: config.rules.clone(),
             remembered: Arc::clone(&host.remembered),
             places: places(config, &request.cwd, &request.additional_roots).with_results(spill.folder()),
             sandbox: sandbox(config, &request.cwd, &request.additional_roots),
-        });
+        }));
         let tool_context = ToolContext {
             cwd: request.cwd,
             additional_roots: request.additional_roots,
@@ -164,17 +170,17 @@ impl Session {
             spill: Some(spill),
             terminals: if config.tools.terminal == "client" { request.client.terminals() } else { None },
             secret_env: catalog::secret_env_names(config).into(),
-            state: Arc::new(SessionState::default()),
+            state: fresh_state(&gate),
         };
-        let gate = Arc::new(gate);
-        let hiding = Arc::clone(&gate);
-        let hidden = HiddenFiles::new(move |path| hiding.places().hides_from_search(path));
-        tool_context.state.hide_from_search(hidden);
         let workspace =
             Workspace::new(tool_context.cwd.clone(), config.home.clone(), Arc::clone(&tool_context.secret_env));
         let servers = std::mem::take(&mut request.mcp_servers);
         let servers = mcp::specs(config, servers, &mut request.notices);
         let mcp = mcp::start(config, &host.processes, &tool_context, servers);
+        let questions = Arc::new(Questions::new(Arc::clone(&request.client), config.approval_timeout_seconds));
+        let children = Nursery::new(Arc::clone(&host), Arc::clone(&request.client), Arc::clone(&questions));
+        let mut tools = registry::built_in(&host.processes);
+        tools.extend(own_tools(&host, &request.id, &questions, &children));
         Self {
             id: request.id,
             workspace: Arc::new(workspace),
@@ -185,7 +191,9 @@ impl Session {
             row,
             gate,
             chain: Arc::new(chain),
-            tools: Arc::new(ToolRegistry::new(registry::built_in(&host.processes), &config.tools)),
+            tools: Arc::new(ToolRegistry::new(tools, &config.tools)),
+            questions,
+            children,
             compactor: Arc::new(compactor(config)),
             hooks: command_hooks(config, &tool_context),
             runtime: None,
@@ -297,6 +305,29 @@ impl Session {
     }
 }
 
+/// Tools that belong to one session and its user. A child agent has none of them.
+fn own_tools(
+    host: &Arc<Host>,
+    id: &Arc<str>,
+    questions: &Arc<Questions>,
+    children: &Arc<Nursery>,
+) -> Vec<Arc<dyn Tool>> {
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
+        Arc::new(Memory::new(Notes::new(&host.config.home))),
+        Arc::new(SessionSearch::new(host.store.clone(), Arc::clone(id))),
+        Arc::new(Clarify::new(Arc::clone(questions) as Arc<dyn crate::tool::clarify::Inquirer>)),
+    ];
+    tools.extend(children.tool());
+    tools
+}
+
+/// What tools keep for one agent, with nothing in it yet.
+pub(super) fn fresh_state(gate: &Arc<Gate>) -> Arc<SessionState> {
+    let (state, gate) = (SessionState::default(), Arc::clone(gate));
+    state.hide_from_search(HiddenFiles::new(move |path| gate.places().hides_from_search(path)));
+    Arc::new(state)
+}
+
 /// The wall around commands, where the configuration wants one and the kernel has it.
 fn sandbox(config: &Config, cwd: &Path, additional_roots: &[PathBuf]) -> SandboxState {
     let settings = &config.sandbox;
@@ -357,6 +388,7 @@ fn new_row(config: &Config, request: &OpenRequest, chain: &FallbackChain) -> Ses
     SessionRow {
         id: request.id.to_string(),
         parent_id: None,
+        lineage: None,
         cwd: request.cwd.to_string_lossy().into_owned(),
         additional_roots: request.additional_roots.iter().map(|root| root.to_string_lossy().into_owned()).collect(),
         model: chain.current().id(),

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::config::Mode;
 use crate::message::Part;
+use crate::tool::clarify::{Inquiry, InquiryEnd};
 use crate::tool::{CallPlan, ClientTerminals, Display, Editor};
 use crate::turn::TurnReport;
 use crate::turn::event::TurnEvent;
@@ -29,6 +30,16 @@ pub trait ClientPort: Send + Sync + fmt::Debug {
 
     /// The client's terminals, when it offers some.
     fn terminals(&self) -> Option<Arc<dyn ClientTerminals>> {
+        None
+    }
+    /// Puts a question of the model to the user and waits for its end, for ever if need be. Dropping the
+    /// future withdraws the question.
+    fn inquire(&self, _inquiry: Inquiry) -> BoxFuture<'_, InquiryEnd> {
+        Box::pin(std::future::ready(InquiryEnd::Unavailable("nobody can be asked here")))
+    }
+
+    /// The view of a child agent's session, where the client shows those.
+    fn child(&self, _id: &Arc<str>) -> Option<Arc<dyn ClientPort>> {
         None
     }
 
@@ -55,6 +66,8 @@ pub enum SessionEvent {
     BetweenTurns(TurnEvent),
     /// A turn ended.
     TurnEnded(Box<TurnReport>),
+    /// A child agent of this session, for a client that shows those: what it is, or how it stands now.
+    Child(ChildState),
     /// Words that are no part of the history: the answer to a slash command.
     Remark {
         /// One id per remark.
@@ -72,6 +85,33 @@ pub enum SessionEvent {
     Title(String),
     /// A stored message, shown again.
     Replay(Replayed),
+}
+
+/// A child agent as a client is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChildState {
+    /// Its session.
+    pub session_id: Arc<str>,
+    /// The tool call that it works for.
+    pub tool_call_id: String,
+    /// What is new about it.
+    pub phase: ChildPhase,
+}
+
+/// How a child agent stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChildPhase {
+    /// It begins with this task.
+    Began {
+        /// One line.
+        title: String,
+    },
+    /// It waits for the user.
+    Waits,
+    /// It works on.
+    Works,
+    /// It ended.
+    Ended(Box<TurnReport>),
 }
 
 /// One slash command.

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::oneshot;
@@ -19,6 +18,7 @@ use super::command::{Command, Opened, Prompt, PromptEnd, PromptOutcome, ReplayWi
 use super::compacting::{AfterTurn, Compacting, CompactionDone};
 use super::handle::Mailbox;
 use super::io::{Desk, Occasion, SessionIo};
+use super::ledger::Ledger;
 use super::open::{self, Host, OpenRequest, Session};
 use super::port::{SessionEvent, SessionOptions};
 use super::slash;
@@ -298,15 +298,18 @@ impl Task {
     /// The port of a turn.
     pub(super) fn io(&self, turn_id: &Arc<str>, desk: &Arc<Desk>, cancel: &CancellationToken) -> SessionIo {
         SessionIo {
-            store: self.session.host.store.clone(),
-            session_id: Arc::clone(&self.session.id),
-            turn_id: Arc::clone(turn_id),
-            started_at_ms: clock::now_ms(),
+            ledger: Ledger {
+                store: self.session.host.store.clone(),
+                session_id: Arc::clone(&self.session.id),
+                turn_id: Arc::clone(turn_id),
+                started_at_ms: clock::now_ms(),
+                also_counted_in: Vec::new(),
+            },
             client: Arc::clone(&self.session.client),
             desk: Arc::clone(desk),
             cancel: cancel.clone(),
             spent_usd: self.session.spent_usd,
-            approval_timeout: approval_timeout(self.session.host.config.approval_timeout_seconds),
+            questions: Arc::clone(&self.session.questions),
             occasion: Occasion::Prompt,
         }
     }
@@ -377,7 +380,7 @@ impl Task {
             }
             Phase::Running(running) => {
                 let progress = running.desk.progress();
-                let phase = if progress.is_asking { "waiting_for_approval" } else { "running" };
+                let phase = if self.session.questions.is_open() { "waiting_for_approval" } else { "running" };
                 StatusResult {
                     phase: phase.into(),
                     queue_length,
@@ -434,10 +437,6 @@ impl Task {
 pub(super) fn answer(reply: oneshot::Sender<Result<PromptEnd, SessionError>>, outcome: PromptOutcome) {
     let (delivered, _) = oneshot::channel();
     drop(reply.send(Ok(PromptEnd { outcome, delivered })));
-}
-
-fn approval_timeout(seconds: u64) -> Option<Duration> {
-    (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
 async fn any_cancelled(waiting: &VecDeque<Prompt>) {

@@ -13,7 +13,7 @@ use crate::store::Write;
 use crate::tool::output::{first_chars, one_line};
 use crate::turn::{TurnReport, TurnStatus};
 
-use super::io::micros;
+use super::ledger::micros;
 use super::port::SessionEvent;
 use super::task::{Phase, Task};
 

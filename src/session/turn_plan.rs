@@ -7,13 +7,14 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 use crate::config::ToolsConfig;
 use crate::mcp::McpServers;
-use crate::message::{Message, Part, Usage, UserMessage};
+use crate::message::{Message, Part, UserMessage};
 use crate::prompt::{self, PromptSources};
 use crate::runtime::{self, Runtime};
-use crate::store::{TurnRow, Write};
+use crate::store::Write;
 use crate::turn::event::{Severity, TurnEvent};
 use crate::turn::{Strictness, TurnContext, TurnEnd, TurnIo, TurnLimits, TurnReport, run_turn};
 
+use super::children::Nursery;
 use super::command::SessionError;
 use super::io::SessionIo;
 use super::mcp;
@@ -42,6 +43,7 @@ pub(super) struct TurnPlan {
     mcp: Option<(Arc<McpServers>, ToolsConfig)>,
     /// Who runs the turn in our place.
     runtime: Option<Runtime>,
+    children: Arc<Nursery>,
 }
 
 impl TurnPlan {
@@ -60,6 +62,7 @@ impl TurnPlan {
                 provider: &endpoint.provider,
                 model: &endpoint.model,
                 tools: session.tools.specs().iter().map(|spec| spec.name.as_str()).collect(),
+                note: None,
                 date: clock::date(clock::now_ms()),
             },
         );
@@ -84,14 +87,23 @@ impl TurnPlan {
             limits: TurnLimits {
                 max_iterations: config.max_iterations,
                 run_budget_seconds: config.run_budget_seconds,
-                input_tokens: None,
+                input_tokens: (config.max_input_tokens > 0).then_some(config.max_input_tokens),
             },
         };
         let notices = std::mem::take(&mut session.notices);
         let workspace = Arc::clone(&session.workspace);
         let mcp = session.mcp.clone().map(|servers| (servers, session.host.config.tools.clone()));
         let runtime = session.lend_runtime(&endpoint.provider);
-        Self { context, title, is_prompt_new, notices, workspace, mcp, runtime }
+        Self {
+            context,
+            title,
+            is_prompt_new,
+            notices,
+            workspace,
+            mcp,
+            runtime,
+            children: Arc::clone(&session.children),
+        }
     }
 
     /// True when this turn gives the session its title.
@@ -109,28 +121,15 @@ impl TurnPlan {
     /// What is stored before the first model call: the user's words, the turn, and what changed of the
     /// session.
     fn first_writes(&self, io: &SessionIo, message: &Message) -> Vec<Write> {
-        let session_id = io.session_id.to_string();
-        let turn = TurnRow {
-            id: io.turn_id.to_string(),
-            session_id: session_id.clone(),
-            status: "running".into(),
-            exit_reason: None,
-            steps: 0,
-            api_calls: 0,
-            usage: Usage::default(),
-            started_at_ms: io.started_at_ms,
-            ended_at_ms: None,
-        };
         let update = Write::UpdateSession {
-            id: session_id.clone(),
+            id: io.ledger.session_id.to_string(),
             title: self.title.clone(),
             mode: None,
             model: None,
             system_prompt: self.is_prompt_new.then(|| self.context.system_prompt.to_string()),
-            updated_at_ms: io.started_at_ms,
+            updated_at_ms: io.ledger.started_at_ms,
         };
-        let turn_id = Some(io.turn_id.to_string());
-        vec![update, Write::StartTurn(turn), Write::AppendMessage { session_id, turn_id, message: message.clone() }]
+        std::iter::once(update).chain(io.ledger.begin(message)).collect()
     }
 }
 
@@ -143,13 +142,13 @@ pub(super) async fn run(
     cancel: CancellationToken,
 ) -> TurnDone {
     let message = Message::User(UserMessage { content: parts, ..UserMessage::default() });
-    if let Err(error) = io.store.write(plan.first_writes(&io, &message)).await {
+    if let Err(error) = io.ledger.store.write(plan.first_writes(&io, &message)).await {
         let result = Err(SessionError::Store(error.to_string()));
         return TurnDone { history, result, system_prompt: None, runtime: plan.runtime };
     }
     history.push(message);
     let system_prompt = plan.is_prompt_new.then(|| plan.context.system_prompt.to_string());
-    io.client.tell(SessionEvent::TurnStarted { turn_id: Arc::clone(&io.turn_id) }).await;
+    io.client.tell(SessionEvent::TurnStarted { turn_id: Arc::clone(&io.ledger.turn_id) }).await;
     if let Some(title) = &plan.title {
         io.client.tell(SessionEvent::Title(title.clone())).await;
     }
@@ -162,6 +161,7 @@ pub(super) async fn run(
         io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
     }
     plan.context.hooks.extend(plan.workspace.settle(&io, &plan.context.gate).await);
+    let _seated = plan.children.seat(&plan.context, &io.ledger.turn_id);
     let TurnEnd { history, report } = match &mut plan.runtime {
         Some(runtime) => runtime::run_turn(runtime, &plan.context, history, &io, &cancel).await,
         None => run_turn(&plan.context, history, &io, &cancel).await,

@@ -167,7 +167,7 @@ impl Workspace {
 
     /// Asks the user, as about a tool call. `None`: the question was called off, which ends the turn.
     async fn ask(&self, io: &SessionIo, project: &Project) -> Option<bool> {
-        let id = format!("{}.trust", io.turn_id);
+        let id = format!("{}.trust", io.ledger.turn_id);
         let question = question(&id, project);
         let (plan, arguments) = (question.plan.clone(), question.arguments.clone());
         io.emit(TurnEvent::ToolCallPending { id: id.clone(), name: TOOL_NAME.into(), arguments, plan }).await;

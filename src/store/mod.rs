@@ -28,8 +28,8 @@ use tokio::sync::oneshot;
 use crate::message::{Message, Usage};
 
 pub use error::StoreError;
-pub use read::{ListQuery, LoadedSession};
-pub use search::SearchHit;
+pub use read::{Children, ListQuery, LoadedSession};
+pub use search::{SearchHit, SearchQuery};
 pub use write::Write;
 
 use file::Place;
@@ -118,15 +118,14 @@ impl Store {
         self.call(move |db| read::list_sessions(&db.connection, &query)).await
     }
 
-    /// The messages that contain every word of `query`, best first. Any text is a valid query.
+    /// The messages that contain every word of the query, best first. Child agents' sessions are left out.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, StoreError> {
-        let query = query.to_owned();
+    pub async fn search(&self, query: SearchQuery) -> Result<Vec<SearchHit>, StoreError> {
         self.call(move |db| {
             db.index();
-            search::search(&db.connection, &query, limit)
+            search::search(&db.connection, &query)
         })
         .await
     }
@@ -173,8 +172,10 @@ impl Store {
 pub struct SessionRow {
     /// The session's id.
     pub id: String,
-    /// The session this one continues (compaction, child agent), if any.
+    /// The session this one comes from, if any.
     pub parent_id: Option<String>,
+    /// How it comes from it; `None`: it is a session of its own.
+    pub lineage: Option<Lineage>,
     /// Working folder, absolute.
     pub cwd: String,
     /// Other folders of the client, absolute.
@@ -191,6 +192,24 @@ pub struct SessionRow {
     pub created_at_ms: i64,
     /// Unix milliseconds of the last change.
     pub updated_at_ms: i64,
+}
+
+/// How a session comes from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lineage {
+    /// A child agent works for it.
+    Child,
+}
+
+impl Lineage {
+    /// The stored text.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Child => "child",
+        }
+    }
 }
 
 /// A stored message.

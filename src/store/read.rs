@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::error::StoreError;
-use super::{ApprovalRow, SessionRow, Standing, StoredMessage, ToolCallRow, TurnRow, UsageRow, codec};
+use super::{ApprovalRow, Lineage, SessionRow, Standing, StoredMessage, ToolCallRow, TurnRow, UsageRow, codec};
 use crate::message::{Message, Usage};
 
 /// Most sessions of one page, whatever was asked for.
@@ -46,10 +46,22 @@ impl LoadedSession {
 pub struct ListQuery {
     /// Only those with this working folder.
     pub cwd: Option<String>,
+    /// Child agents' sessions too.
+    pub children: Children,
     /// Where the page before ended.
     pub cursor: Option<String>,
     /// Sessions of one page, 1 to 1,000.
     pub limit: usize,
+}
+
+/// Whether child agents' sessions are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Children {
+    /// Only sessions of their own.
+    #[default]
+    Hidden,
+    /// All.
+    Shown,
 }
 
 /// Reads a session from one snapshot.
@@ -171,8 +183,12 @@ pub(super) fn list_sessions(
         None => (i64::MAX, String::new()),
     };
     let folder = if query.cwd.is_some() { "cwd = ?4 AND" } else { "?4 IS NULL AND" };
+    let lineage = match query.children {
+        Children::Hidden => "NOT EXISTS (SELECT 1 FROM lineage WHERE session_id = sessions.id) AND",
+        Children::Shown => "",
+    };
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT {SESSION_COLUMNS} FROM sessions WHERE {folder} (updated_at_ms, id) < (?1, ?2)
+        "SELECT {SESSION_COLUMNS} FROM sessions WHERE {folder} {lineage} (updated_at_ms, id) < (?1, ?2)
          ORDER BY updated_at_ms DESC, id DESC LIMIT ?3"
     ))?;
     // One row more than the page tells whether there is a next one.
@@ -208,9 +224,10 @@ fn decode_cursor(cursor: &str) -> Option<(i64, String)> {
 }
 
 /// The columns [`session_row`] reads, in its order.
-const SESSION_COLUMNS: &str = "id, parent_id, cwd, additional_roots, model, mode, title, created_at_ms, updated_at_ms";
+const SESSION_COLUMNS: &str = "id, parent_id, cwd, additional_roots, model, mode, title, created_at_ms, updated_at_ms,
+    (SELECT kind FROM lineage WHERE session_id = sessions.id)";
 /// The column behind [`SESSION_COLUMNS`].
-const SYSTEM_PROMPT: usize = 9;
+const SYSTEM_PROMPT: usize = 10;
 
 fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     Ok(SessionRow {
@@ -224,6 +241,7 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         system_prompt: None,
         created_at_ms: row.get(7)?,
         updated_at_ms: row.get(8)?,
+        lineage: row.get::<_, Option<String>>(9)?.map(|_| Lineage::Child),
     })
 }
 

@@ -26,6 +26,17 @@ pub struct SearchHit {
     pub created_at_ms: i64,
 }
 
+/// What to search for, and where not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SearchQuery {
+    /// Words that all must occur. Any text is a valid query.
+    pub text: String,
+    /// Most hits, 1 to 200.
+    pub limit: usize,
+    /// Leaves out what this session has in its history.
+    pub outside: Option<String>,
+}
+
 /// Characters of one message that are indexed; the tail of a long tool output is not worth its cost.
 const INDEXED_CHARS: usize = 16_384;
 /// Messages that are indexed in one transaction: a few milliseconds of work.
@@ -110,13 +121,15 @@ fn is_unspaced(char: char) -> bool {
         | '\u{AC00}'..='\u{D7AF}' | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{3FFFF}')
 }
 
-/// The messages that contain every word of the query, best first.
-pub(super) fn search(connection: &Connection, query: &str, limit: usize) -> Result<Vec<SearchHit>, StoreError> {
-    let terms = terms(query);
+/// The messages that contain every word of the query, best first. Child agents' sessions are left out: what
+/// came of them stands in the sessions they worked for.
+pub(super) fn search(connection: &Connection, query: &SearchQuery) -> Result<Vec<SearchHit>, StoreError> {
+    let terms = terms(&query.text);
     let (sql, values) = statement(&terms);
     let Some(sql) = sql else { return Ok(Vec::new()) };
-    let limit = i64::try_from(limit.clamp(1, MAX_HITS)).unwrap_or(1);
-    let values = values.into_iter().chain([Value::Integer(limit)]);
+    let limit = i64::try_from(query.limit.clamp(1, MAX_HITS)).unwrap_or(1);
+    let outside = query.outside.clone().unwrap_or_default();
+    let values = values.into_iter().chain([Value::Text(outside), Value::Integer(limit)]);
     let hits = connection
         .prepare_cached(&sql)?
         .query_map(params_from_iter(values), |row| hit(row, &terms))?
@@ -134,17 +147,19 @@ fn terms(query: &str) -> Vec<String> {
         .collect()
 }
 
-/// The SQL for the terms, without the limit's value, and its values; `None` when nothing is asked for.
+/// The SQL for the terms, without the values of the session left out and the limit, and its values; `None` when nothing is asked for.
 fn statement(terms: &[String]) -> (Option<String>, Vec<Value>) {
     const COLUMNS: &str = "m.session_id, s.title, m.id, m.role, m.content, m.created_at_ms";
-    const SESSION: &str = "JOIN sessions s ON s.id = m.session_id";
+    const SESSION: &str = "JOIN sessions s ON s.id = m.session_id
+             AND NOT EXISTS (SELECT 1 FROM lineage l WHERE l.session_id = m.session_id)";
+    const OUTSIDE: &str = "AND NOT (m.session_id = ? AND m.active = 1)";
     let quoted = |terms: &mut dyn Iterator<Item = &String>| {
         terms.map(|term| format!("\"{term}\"")).collect::<Vec<_>>().join(" ")
     };
     let indexed = |index: &str, filter: &str| {
         format!(
             "SELECT {COLUMNS} FROM {index} JOIN messages m ON m.id = {index}.rowid {SESSION}
-             WHERE {index} MATCH ? {filter} ORDER BY {index}.rank LIMIT ?"
+             WHERE {index} MATCH ? {filter} {OUTSIDE} ORDER BY {index}.rank LIMIT ?"
         )
     };
     if terms.is_empty() {
@@ -160,7 +175,7 @@ fn statement(terms: &[String]) -> (Option<String>, Vec<Value>) {
     let patterns = short.iter().map(|term| Value::from(like_pattern(term)));
     if long.is_empty() {
         let scan = format!(
-            "SELECT {COLUMNS} FROM messages m {SESSION} WHERE m.active IN (1, 2) {filter} ORDER BY m.id DESC LIMIT ?"
+            "SELECT {COLUMNS} FROM messages m {SESSION} WHERE m.active IN (1, 2) {filter} {OUTSIDE} ORDER BY m.id DESC LIMIT ?"
         );
         return (Some(scan), patterns.collect());
     }

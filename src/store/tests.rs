@@ -13,6 +13,7 @@ pub(super) fn session(id: &str) -> SessionRow {
     SessionRow {
         id: id.to_owned(),
         parent_id: None,
+        lineage: None,
         cwd: "/work".to_owned(),
         additional_roots: vec!["/more".to_owned()],
         model: "local/m".to_owned(),

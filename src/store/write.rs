@@ -92,7 +92,7 @@ pub enum Write {
         /// Millionths of a US dollar; `None` when no price is known.
         cost_micros: Option<u64>,
     },
-    /// Deletes a session and all that belongs to it; an unknown id is fine.
+    /// Deletes a session and all that belongs to it, child agents' sessions too; an unknown id is fine.
     DeleteSession {
         /// The session.
         id: String,
@@ -149,6 +149,11 @@ fn create_session(connection: &Connection, me: &Owner, row: &SessionRow) -> Resu
             row.updated_at_ms,
             me.text(),
         ])?;
+    if let Some(lineage) = row.lineage {
+        connection
+            .prepare_cached("INSERT INTO lineage (session_id, kind) VALUES (?1, ?2)")?
+            .execute(params![row.id, lineage.as_str()])?;
+    }
     Ok(())
 }
 
@@ -344,9 +349,20 @@ fn add_usage(
 
 fn delete_session(connection: &Connection, me: &Owner, id: &str) -> Result<(), StoreError> {
     claim::refuse_foreign(connection, me, id)?;
+    for child in children(connection, id)? {
+        delete_session(connection, me, &child)?;
+    }
     search::remove_session(connection, id)?;
     connection.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([id])?;
     Ok(())
+}
+
+/// The child agents' sessions that belong to a session and mean nothing without it.
+fn children(connection: &Connection, id: &str) -> Result<Vec<String>, StoreError> {
+    let mut statement = connection
+        .prepare_cached("SELECT s.id FROM sessions s JOIN lineage l ON l.session_id = s.id WHERE s.parent_id = ?1")?;
+    let ids = statement.query_map([id], |row| row.get(0))?;
+    Ok(ids.collect::<Result<_, _>>()?)
 }
 
 /// Moves a session up in lists.

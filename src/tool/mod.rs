@@ -8,13 +8,14 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::message::Part;
+use crate::message::{Part, Usage};
 use crate::sandbox::SandboxPolicy;
 
 pub mod args;
@@ -49,6 +50,7 @@ pub mod html;
 pub mod public_address;
 pub mod web_fetch;
 
+pub mod clarify;
 pub mod todo;
 
 mod edit;
@@ -122,10 +124,15 @@ impl ToolFailure {
     }
 }
 
+/// How long a call may take to end once its turn is cancelled, before it is abandoned.
+const CANCEL_GRACE: Duration = Duration::from_millis(80);
+
 /// A call that is ready to be judged and run.
 pub struct Prepared {
     /// What it will do.
     pub plan: CallPlan,
+    /// How long it may take to end once its turn is cancelled.
+    pub cancel_grace: Duration,
     run: Box<dyn FnOnce(RunContext) -> BoxFuture<'static, ToolOutput> + Send + Sync>,
 }
 
@@ -136,7 +143,14 @@ impl Prepared {
         F: FnOnce(RunContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ToolOutput> + Send + 'static,
     {
-        Self { plan, run: Box::new(move |context| Box::pin(run(context))) }
+        Self { plan, cancel_grace: CANCEL_GRACE, run: Box::new(move |context| Box::pin(run(context))) }
+    }
+
+    /// The same call with more time to end once its turn is cancelled: for one that passes the cancel on
+    /// and must say how that went.
+    #[must_use]
+    pub fn with_cancel_grace(self, cancel_grace: Duration) -> Self {
+        Self { cancel_grace, ..self }
     }
 
     /// Carries the plan out. Ends soon after `context.cancel` fires.
@@ -211,6 +225,8 @@ pub enum Access {
     },
     /// Talks to a host.
     Fetch(String),
+    /// Changes a file of the home folder that only the agent's own tool for it may change.
+    Note(PathBuf),
     /// Calls something whose effect nobody here can know: a tool of an MCP server.
     External(ForeignTool),
 }
@@ -261,6 +277,17 @@ pub struct ToolOutput {
     pub is_cut_off: bool,
     /// The new task list, when the call changed it.
     pub plan: Option<Vec<PlanEntry>>,
+    /// Model calls that were made for the call; stored already, they still count for the turn.
+    pub spent: Option<Spent>,
+}
+
+/// What model calls cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// Tokens of all of them.
+    pub usage: Usage,
+    /// US dollars of all of them; `None` when a price is not known.
+    pub cost_usd: Option<f64>,
 }
 
 impl ToolOutput {
@@ -367,7 +394,9 @@ pub trait Editor: Send + Sync + fmt::Debug {
 /// What one running call may use.
 #[derive(Clone, Debug)]
 pub struct RunContext {
-    /// Fires when the turn is cancelled.
+    /// The call's id, unique in the session.
+    pub call_id: String,
+    /// Fires when the turn is cancelled. A call that was told to stop everything fires it itself.
     pub cancel: CancellationToken,
     /// Where output so far can be shown.
     pub progress: Progress,

@@ -64,6 +64,12 @@ impl ToolRegistry {
         Self::new([self.tools.clone(), more].concat(), config)
     }
 
+    /// The tools themselves.
+    #[must_use]
+    pub fn tools(&self) -> &[Arc<dyn Tool>] {
+        &self.tools
+    }
+
     /// What the model is told, always in the same order.
     #[must_use]
     pub fn specs(&self) -> &[ToolSpec] {

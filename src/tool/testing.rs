@@ -95,6 +95,7 @@ impl Workspace {
 
 pub(super) fn run_context() -> RunContext {
     RunContext {
+        call_id: "call".into(),
         cancel: CancellationToken::new(),
         progress: Progress::channel().0,
         sandbox: None,

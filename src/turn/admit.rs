@@ -34,6 +34,9 @@ impl Refusal {
             Answer::AllowOnce | Answer::AllowSession | Answer::AllowAlways => return None,
             Answer::Cancelled => return Some(Self::cancelled()),
             Answer::TimedOut => "Not approved (timed_out): nobody answered in time, so the call was not run.",
+            Answer::NotAsked => {
+                "Not approved (denied): this agent may not ask the user (delegation.approvals). Go on without the call and say so."
+            }
             Answer::RejectOnce | Answer::RejectAlways => {
                 "Not approved (denied): the user refused this call. Do not retry it or work around it."
             }

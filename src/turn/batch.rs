@@ -6,7 +6,6 @@
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -15,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::message::{ToolCall, ToolResult};
 use crate::sandbox::SandboxPolicy;
-use crate::tool::{Access, CallPlan, GitCare, Prepared, Progress, RunContext, Shell, Tool, ToolFailure, ToolOutput};
+use crate::tool::{
+    Access, CallPlan, GitCare, Prepared, Progress, RunContext, Shell, Spent, Tool, ToolFailure, ToolOutput,
+};
 
 use super::admit::Refusal;
 use super::close::{Closed, Edit, close};
@@ -23,9 +24,6 @@ use super::context::Scope;
 use super::event::TurnEvent;
 use super::payload::CallStatus;
 use super::port::{CallState, Record, RecordError, ToolCallRecord, TurnIo};
-
-/// How long a call may take to end once its turn is cancelled, before it is abandoned.
-const CANCEL_GRACE: Duration = Duration::from_millis(80);
 
 /// The calls of one answer, prepared and not yet run.
 #[derive(Debug)]
@@ -40,7 +38,9 @@ pub(super) struct BatchEnd {
     pub(super) results: Vec<ToolResult>,
     /// The files its calls changed or were to change, in call order.
     pub(super) edits: Vec<Edit>,
-    /// The user called the turn off at a question.
+    /// Model calls that were made for its calls.
+    pub(super) spent: Vec<Spent>,
+    /// The turn was called off, at a question or from outside.
     pub(super) is_cancelled: bool,
 }
 
@@ -147,9 +147,14 @@ impl Batch {
         while !run.running.is_empty() {
             run.wait_for_one().await?;
         }
-        let (results, edits) = run.results.into_iter().flatten().map(|closed| (closed.result, closed.edits)).unzip();
-        let edits: Vec<Vec<Edit>> = edits;
-        Ok(BatchEnd { results, edits: edits.concat(), is_cancelled: run.is_cancelled })
+        let is_cancelled = run.is_cancelled || run.cancel.is_cancelled();
+        let mut end = BatchEnd { results: Vec::new(), edits: Vec::new(), spent: Vec::new(), is_cancelled };
+        for closed in run.results.into_iter().flatten() {
+            end.results.push(closed.result);
+            end.edits.extend(closed.edits);
+            end.spent.extend(closed.spent);
+        }
+        Ok(end)
     }
 }
 
@@ -271,11 +276,19 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
         self.touched.extend(plan.access.iter().cloned());
         self.active.push((index, plan.access));
         let (scope, cancel) = (self.scope, self.cancel.clone());
+        let is_interactive = is_interactive(scope, &slot.call);
         self.running.push(Box::pin(async move {
-            scope.io.emit(TurnEvent::ToolCallStarted { id: slot.call.id.clone() }).await;
+            let started = TurnEvent::ToolCallStarted { id: slot.call.id.clone() };
+            // A call that waits for the user is pending until the user has answered.
+            if !is_interactive {
+                scope.io.emit(started.clone()).await;
+            }
             let (call, record) = (slot.call.clone(), slot.record());
             let SlotState::Ready(prepared) = slot.state else { return Err(RecordError("a call lost its plan".into())) };
             let output = run_prepared(scope, &call.id, prepared, (slot.sandbox, slot.git), &cancel).await;
+            if is_interactive && !output.is_error {
+                scope.io.emit(started).await;
+            }
             let status = match (output.is_cut_off, output.is_error) {
                 (true, _) => CallStatus::CutOff,
                 (false, true) => CallStatus::Failed,
@@ -332,13 +345,14 @@ async fn run_prepared<Io: TurnIo>(
     cancel: &CancellationToken,
 ) -> ToolOutput {
     let (progress, mut shown) = Progress::channel();
+    let (call_id, cancel_grace) = (id.to_owned(), prepared.cancel_grace);
     let shell = if scope.context.gate.relies_on_sandbox() { Shell::Own } else { Shell::Any };
-    let run = RunContext { cancel: cancel.clone(), progress, sandbox, shell, git };
+    let run = RunContext { call_id, cancel: cancel.clone(), progress, sandbox, shell, git };
     let run = AssertUnwindSafe(prepared.run(run)).catch_unwind();
     let mut run = std::pin::pin!(run);
     let mut overdue = std::pin::pin!(async {
         cancel.cancelled().await;
-        tokio::time::sleep(CANCEL_GRACE).await;
+        tokio::time::sleep(cancel_grace).await;
     });
     let mut is_watching = true;
     loop {
@@ -370,6 +384,7 @@ fn pair_conflicts(a: &Access, b: &Access) -> bool {
     match (a, b) {
         (Access::Write(written), Access::Write(other) | Access::Read(other)) => overlap(written, other),
         (Access::Write(_), Access::Execute { .. } | Access::External(_)) => true,
+        (Access::Note(changed), Access::Note(other)) => changed == other,
         _ => false,
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::hook::HookPoint;
 use crate::message::{Message, Part, ToolCall, ToolResult};
-use crate::tool::{Access, CallPlan, Display, ToolOutput};
+use crate::tool::{Access, CallPlan, Display, Spent, ToolOutput};
 
 use super::context::Scope;
 use super::event::TurnEvent;
@@ -22,6 +22,7 @@ use super::steer;
 pub(super) struct Closed {
     pub(super) result: ToolResult,
     pub(super) edits: Vec<Edit>,
+    pub(super) spent: Option<Spent>,
 }
 
 /// A file that a call changed, or was to change.
@@ -84,7 +85,7 @@ pub(super) async fn close<Io: TurnIo>(
     if let Some(plan) = output.plan {
         scope.io.emit(TurnEvent::Plan(plan)).await;
     }
-    Ok(Closed { result, edits })
+    Ok(Closed { result, edits, spent: output.spent })
 }
 
 /// Whether a tool gives what strangers wrote.

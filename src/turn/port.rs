@@ -73,6 +73,8 @@ pub enum Answer {
     RejectAlways,
     /// Nobody answered in time.
     TimedOut,
+    /// Nobody may be asked here.
+    NotAsked,
     /// The question was called off, which ends the turn.
     Cancelled,
 }
@@ -88,6 +90,7 @@ impl Answer {
             Self::RejectOnce => "reject_once",
             Self::RejectAlways => "reject_always",
             Self::TimedOut => "timed_out",
+            Self::NotAsked => "not_asked",
             Self::Cancelled => "cancelled",
         }
     }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::hook::HookPoint;
 use crate::message::{AssistantMessage, FinishReason, Message, ToolResult, Usage};
 use crate::provider::{ModelReply, ProviderError, pricing};
+use crate::tool::Spent;
 
 use super::answer::{AnswerPolicy, NextMove, Retake};
 use super::batch::Batch;
@@ -298,6 +299,12 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         self.scope.io.emit(event).await;
     }
 
+    /// Counts model calls that tools made; they are stored already.
+    fn add_spent(&mut self, spent: &Spent) {
+        self.usage.add(&spent.usage);
+        self.cost_usd = self.cost_usd.zip(spent.cost_usd).map(|(before, cost)| before + cost);
+    }
+
     async fn run_tools(&mut self, reply: ModelReply) -> Result<Option<ExitReason>, RecordError> {
         let mut message = reply.message;
         calls::repair(&mut message, &self.scope.context.tools, &mut self.used_call_ids);
@@ -314,6 +321,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         self.emit_step(&message, &end.results).await;
         self.history.extend(end.results.into_iter().map(Message::Tool));
         self.edits.extend(end.edits);
+        end.spent.iter().for_each(|spent| self.add_spent(spent));
         if end.is_cancelled {
             return Ok(Some(ExitReason::InterruptedByUser));
         }

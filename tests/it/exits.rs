@@ -11,6 +11,7 @@ use turnd::message::Part;
 use turnd::session::port::{ClientPort, PermissionQuestion, SessionEvent};
 use turnd::session::{Host, OpenKind, OpenRequest, PromptOutcome, Registry};
 use turnd::tool::Editor;
+use turnd::tool::clarify::{Inquiry, InquiryEnd};
 use turnd::turn::event::TurnEvent;
 use turnd::turn::port::Answer;
 use turnd::turn::{ExitReason, TurnReport};
@@ -68,6 +69,14 @@ impl ClientPort for Breaker {
 
     fn ask(&self, _: PermissionQuestion) -> BoxFuture<'_, Answer> {
         Box::pin(async { Answer::AllowOnce })
+    }
+
+    fn inquire(&self, _: Inquiry) -> BoxFuture<'_, InquiryEnd> {
+        Box::pin(async { InquiryEnd::Dismissed })
+    }
+
+    fn child(&self, _: &Arc<str>) -> Option<Arc<dyn ClientPort>> {
+        None
     }
 
     fn editor(&self) -> Option<Arc<dyn Editor>> {

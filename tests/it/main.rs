@@ -17,6 +17,8 @@ mod mcp;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
+mod questions;
+#[cfg(test)]
 mod runtime;
 #[cfg(test)]
 mod store;

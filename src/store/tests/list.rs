@@ -6,7 +6,7 @@ async fn pages(store: &Store, cwd: Option<&str>, limit: usize) -> Vec<Vec<String
     let mut pages = Vec::new();
     let mut cursor = None;
     loop {
-        let query = ListQuery { cwd: cwd.map(str::to_owned), cursor, limit };
+        let query = ListQuery { cwd: cwd.map(str::to_owned), cursor, limit, ..ListQuery::default() };
         let (rows, next) = store.list_sessions(query).await.unwrap();
         pages.push(rows.into_iter().map(|row| row.id).collect());
         cursor = next;

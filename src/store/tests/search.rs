@@ -10,8 +10,12 @@ async fn store_of(messages: &[&str]) -> Store {
     store
 }
 
+fn find(text: &str) -> SearchQuery {
+    SearchQuery { text: text.to_owned(), limit: 10, outside: None }
+}
+
 async fn found(store: &Store, query: &str) -> Vec<String> {
-    store.search(query, 10).await.unwrap().into_iter().map(|hit| hit.snippet).collect()
+    store.search(find(query)).await.unwrap().into_iter().map(|hit| hit.snippet).collect()
 }
 
 #[tokio::test]
@@ -46,7 +50,7 @@ async fn no_query_is_a_syntax_error() {
         "%世_",
         &long,
     ] {
-        store.search(query, 0).await.unwrap();
+        store.search(SearchQuery { limit: 0, ..find(query) }).await.unwrap();
     }
     assert_eq!(found(&store, "\"fix*\" (parser").await, ["fix the parser"]);
 }
@@ -73,7 +77,7 @@ async fn only_what_is_still_said_is_found() {
     assert_eq!(found(&store, "before").await, ["before"]);
     store.write(vec![amend]).await.unwrap();
     assert_eq!(found(&store, "before").await, [""; 0]);
-    let hits = store.search("after", 10).await.unwrap();
+    let hits = store.search(find("after")).await.unwrap();
     assert_eq!((hits.len(), hits[0].session_id.as_str(), hits[0].title.as_deref()), (1, "s", Some("T")));
     store.delete("s").await.unwrap();
     assert_eq!(found(&store, "after").await, [""; 0]);
