@@ -258,6 +258,20 @@ def memory(make):
         yield f"memory with {SESSIONS} used sessions", daemon.resident_bytes() / 1e6, "MB", None
 
 
+def sandbox(turnd, folder, rounds):
+    """A contained and a restricted /bin/true; floor: starting it without anything."""
+    limits = {"processes": 4096, "memory_bytes": 0, "file_bytes": 0}
+    policy = {"writable": [str(folder)], "deny_read": [], "network": False, "temporary": None, "limits": limits}
+
+    def run(*command):
+        return statistics.median(seconds(lambda: subprocess.run(command, check=True)) for _ in range(rounds * 3))
+
+    floor = run("/bin/true") * 1000
+    for view, what in (("Own", "contained /bin/true"), ("Shared", "/bin/true held to reading")):
+        argument = json.dumps({**policy, "view": view})
+        yield what, run(turnd, "__exec", "--sandbox", argument, "/bin/true") * 1000, "ms", floor
+
+
 def measure(turnd, port, rounds):
     with tempfile.TemporaryDirectory(prefix="turnd-bench-") as base:
         home, folder = Path(base) / "home", Path(base) / "work"
@@ -275,6 +289,7 @@ def measure(turnd, port, rounds):
         yield from stream(make, port, max(3, rounds // 4))
         yield from cancel(make, rounds)
         yield from memory(make)
+        yield from sandbox(turnd, folder, rounds)
         yield "size of the binary", os.path.getsize(turnd) / 1e6, "MB", None
 
 

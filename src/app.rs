@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use rustix::process::PidfdFlags;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -98,7 +100,8 @@ pub async fn close(host: &Host) {
     }
 }
 
-/// Watches for signals to end. The first one ends the process in good order, the second one at once.
+/// Watches for signals to end, and for the end of the process that started this one. The first signal ends the process
+/// in good order, the second one at once.
 #[derive(Debug)]
 pub struct Signals {
     code: watch::Receiver<Option<u8>>,
@@ -111,10 +114,18 @@ impl Signals {
     pub fn watch(shutdown: CancellationToken) -> Self {
         let (sender, code) = watch::channel(None);
         let mut task = JoinSet::new();
+        let gone = shutdown.clone();
         task.spawn(async move {
             sender.send_replace(Some(next_signal().await));
             shutdown.cancel();
             force_end(next_signal().await);
+        });
+        task.spawn(async move {
+            // Not watched: nothing is lost but this.
+            if parent_ended().await.is_ok() {
+                tracing::info!("the process that started this one has ended");
+                gone.cancel();
+            }
         });
         Self { code, _task: task }
     }
@@ -129,6 +140,23 @@ impl Signals {
 #[expect(clippy::exit, reason = "the user asked twice; nothing that still runs is worth a third time")]
 fn force_end(code: u8) {
     std::process::exit(code.into());
+}
+
+/// Waits for the end of the process that started this one. Its pipes may be held by others still, as a launcher's
+/// are by the editor above it.
+///
+/// # Errors
+/// When there is no such process to watch: it has ended already, or is the system's first.
+#[expect(deprecated, reason = "sound here: the handle is owned, stays open, and nobody else has its number")]
+async fn parent_ended() -> io::Result<()> {
+    let parent = rustix::process::getppid().filter(|parent| !parent.is_init()).ok_or(io::ErrorKind::NotFound)?;
+    let handle = rustix::process::pidfd_open(parent, PidfdFlags::NONBLOCK)?;
+    if rustix::process::getppid() != Some(parent) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    // Such a handle becomes readable with the end of its process (`pidfd_open(2)`).
+    let handle = AsyncFd::with_interest(handle, Interest::READABLE)?;
+    handle.readable().await.map(drop)
 }
 
 async fn next_signal() -> u8 {

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod config;
 pub mod home_file;
 pub mod likeness;
+pub mod vault;
 
 pub mod message;
 pub mod prompt;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use crate::config::{Mode, RuleConfig, RuleEffect};
-use crate::sandbox::SandboxPolicy;
+use crate::sandbox::{self, SandboxPolicy};
 use crate::tool::{Access, CallPlan};
 
 use super::case::Case;
@@ -41,6 +41,13 @@ pub struct GateSetup {
 pub enum SandboxState {
     /// They do: the kernel holds what they can reach.
     On(Arc<SandboxPolicy>),
+    /// They should, but this machine cannot hold all they could do.
+    Unavailable {
+        /// Why, for a person.
+        why: Arc<str>,
+        /// What still holds commands that only read.
+        reading: Option<Arc<SandboxPolicy>>,
+    },
     /// They do not.
     #[default]
     Off,
@@ -53,6 +60,8 @@ pub struct Gate {
     configured: Vec<Rule>,
     remembered: Arc<RememberedRules>,
     sandbox: SandboxState,
+    /// What holds commands that were found to read only.
+    reading: Option<Arc<SandboxPolicy>>,
     state: Mutex<State>,
 }
 
@@ -76,7 +85,13 @@ impl Gate {
     pub fn new(setup: GateSetup) -> Self {
         let configured: Vec<Rule> = setup.rules.iter().map(|rule| Rule::new(rule, &setup.places)).collect();
         let rules = configured.clone().into();
+        let reading = match &setup.sandbox {
+            SandboxState::On(policy) => Some(Arc::new(policy.for_reading())),
+            SandboxState::Unavailable { reading, .. } => reading.clone(),
+            SandboxState::Off => None,
+        };
         Self {
+            reading,
             places: setup.places,
             configured,
             remembered: setup.remembered,
@@ -100,10 +115,15 @@ impl Gate {
         let case = Case { tool, arguments, plan, places: &view, rules: &rules };
         let digest = self.subject(&case, epoch);
         let findings = case.findings();
-        let leans_on_sandbox = mode == Mode::Auto && findings.needs.iter().any(|need| is_containable(need.kind));
+        let is_command = plan.access.iter().any(|access| matches!(access, Access::Execute { .. }));
+        // A command that the mode lets pass is contained, also one that looks like a plain edit.
+        let leans_on_sandbox = mode == Mode::Auto && is_command && !findings.needs.is_empty();
+        // What runs without a question because it only reads is held to that.
+        let only_reads = mode != Mode::FullAccess && is_command && findings.change.is_none();
         let verdict = self.verdict(&case, mode, hook, findings);
         let sandbox = match (&self.sandbox, &verdict) {
             (SandboxState::On(policy), Verdict::Allow { .. }) if leans_on_sandbox => Some(Arc::clone(policy)),
+            (_, Verdict::Allow { .. }) if only_reads && !sandbox::has_failed() => self.reading.clone(),
             _ => None,
         };
         Judgement { verdict, digest, sandbox }
@@ -274,6 +294,11 @@ impl Gate {
                 Passage::Asked => {
                     has_always |= need.kind == NeedKind::Always;
                     reasons.push(need.reason.clone());
+                    if let (Mode::Auto, true, SandboxState::Unavailable { why, .. }) =
+                        (mode, is_containable(need.kind), &self.sandbox)
+                    {
+                        reasons.push(display::escape(&format!("the sandbox is unavailable: {why}")));
+                    }
                 }
                 Passage::Shut => return block(&need.reason),
             }
@@ -288,7 +313,7 @@ impl Gate {
     }
 
     fn passes(&self, mode: Mode, kind: NeedKind) -> Passage {
-        let is_contained = mode == Mode::Auto && matches!(self.sandbox, SandboxState::On(_));
+        let is_contained = mode == Mode::Auto && matches!(self.sandbox, SandboxState::On(_)) && !sandbox::has_failed();
         match (mode, kind) {
             (Mode::FullAccess, _) => Passage::Open,
             (Mode::Auto, NeedKind::LinkedEdit) => Passage::Shut,

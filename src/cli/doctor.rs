@@ -2,14 +2,22 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
 
 use crate::app::exit_code;
-use crate::config::{Config, McpServerConfig, RuntimeCommand};
+use crate::config::{Config, McpServerConfig, RuntimeCommand, SandboxMode};
 use crate::mcp::{Address, IS_SUPPORTED, Origin, ServerSpec};
 use crate::provider::ApiMode;
 use crate::provider::http::Http;
+use crate::provider::redact::Redactor;
+use crate::sandbox::{Facts, SandboxPolicy};
+use crate::session::sandbox_policy;
 use crate::store::Store;
-use crate::tool::process::find_program;
+use crate::tool::GitCare;
+use crate::tool::process::{CommandLine, Ended, Processes, find_program};
 
 /// Runs every check and says how it went; fails when one of them does.
 pub(super) async fn run(config: &Config, out: &mut (dyn Write + Send)) -> Result<u8, String> {
@@ -18,12 +26,13 @@ pub(super) async fn run(config: &Config, out: &mut (dyn Write + Send)) -> Result
         Some(runtime) => checks.push(check_runtime(&runtime)),
         None => checks.push(check_endpoint(config).await),
     }
-    checks.extend([check_store(config).await, check_sandbox(config)]);
+    checks.extend([check_store(config).await, check_sandbox(config).await]);
     checks.extend(mcp_servers(config));
     let mut code = exit_code::OK;
     for check in checks {
         let mark = if check.problem.is_some() { "FAIL" } else { "ok  " };
-        writeln!(out, "{mark} {}: {}", check.name, check.fact).map_err(|error| error.to_string())?;
+        let fact = Redactor::process().clean(&check.fact).into_owned();
+        writeln!(out, "{mark} {}: {fact}", check.name).map_err(|error| error.to_string())?;
         if let Some(remedy) = check.problem {
             code = exit_code::FAILED;
             writeln!(out, "     {remedy}").map_err(|error| error.to_string())?;
@@ -94,23 +103,59 @@ async fn check_endpoint(config: &Config) -> Check {
     }
 }
 
-/// Whether commands can be walled in. Without the wall they are asked for instead, so it is no failure.
-fn check_sandbox(config: &Config) -> Check {
-    let facts = crate::sandbox::Facts::probe();
+/// Whether commands can be walled in: one is. Without the wall they are asked for instead, so it is no failure.
+async fn check_sandbox(config: &Config) -> Check {
     let name = "sandbox";
-    if config.sandbox.mode == "off" {
+    let facts = Facts::here();
+    if config.sandbox.mode == SandboxMode::Off {
         return Check {
             name,
             fact: "off, as configured; the mode auto asks before each command".into(),
             problem: None,
         };
     }
-    let missing = match (facts.can_contain(), facts.namespaces) {
-        (false, _) => "; commands cannot be contained, so the mode auto asks before each one",
-        (true, false) => "; git's settings and covered files are guarded by the gate alone",
-        (true, true) => "",
+    let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let policy = sandbox_policy(config, &cwd, &[]);
+    let mut missing = facts.missing();
+    missing.extend(policy.objection());
+    let tried = if facts.can_contain() { try_command(policy, cwd).await } else { Err("not tried".to_owned()) };
+    let outcome = match &tried {
+        Ok(taken) => format!("a contained command runs, in {:.1} ms", taken.as_secs_f64() * 1000.0),
+        Err(problem) => format!("commands cannot be contained, so the mode auto asks before each one: {problem}"),
     };
-    Check { name, fact: format!("{}{missing}", facts.describe()), problem: None }
+    let remedy = match (tried.is_ok(), config.sandbox.allow_degraded) {
+        (false, false) if facts.can_restrict() => {
+            vec!["allow user name spaces, or set sandbox.allow_degraded = true to do without them".to_owned()]
+        }
+        _ => Vec::new(),
+    };
+    let fact = [vec![facts.describe(), outcome], missing, remedy].concat().join("; ");
+    Check { name, fact, problem: None }
+}
+
+/// Runs `true` behind the wall and says how long it took.
+async fn try_command(policy: SandboxPolicy, cwd: std::path::PathBuf) -> Result<Duration, String> {
+    let line = CommandLine {
+        command: "true".into(),
+        cwd,
+        timeout: Duration::from_secs(10),
+        secret_env: Arc::from([]),
+        keep_bytes: 4096,
+        sandbox: Some(Arc::new(policy)),
+        spill: None,
+        workspace: Arc::from([]),
+        git: GitCare::AsConfigured,
+    };
+    let processes = Processes::default();
+    let began = Instant::now();
+    let finished = processes.run(&line, &CancellationToken::new(), |_| {}).await;
+    let taken = began.elapsed();
+    processes.shut_down().await;
+    match finished {
+        Ok(finished) if finished.ended == Ended::Exited(0) => Ok(taken),
+        Ok(finished) => Err(finished.output.text().trim().to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// One check per configured MCP server: whether its entry makes sense and its program is there. None is started:

@@ -1,15 +1,18 @@
 //! Logs go to standard error or to a file, never to standard output.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::provider::redact::Redactor;
 
 /// Where logs go and how much of them.
 #[derive(Debug, Args)]
@@ -51,14 +54,46 @@ impl From<Level> for LevelFilter {
 /// When the file cannot be opened.
 pub(super) fn start(flags: &LogFlags) -> Result<(), String> {
     let filter = Targets::new().with_target("turnd", flags.log_level);
-    let registry = tracing_subscriber::registry().with(filter);
-    match &flags.log {
-        None => registry.with(layer().with_writer(std::io::stderr).with_ansi(false)).init(),
+    let sink = match &flags.log {
+        None => Sink::Stderr,
         Some(path) => {
             let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-            let file = file.map_err(|error| format!("cannot log to {}: {error}", path.display()))?;
-            registry.with(layer().with_writer(Mutex::new(file)).with_ansi(false)).init();
+            Sink::File(Arc::new(file.map_err(|error| format!("cannot log to {}: {error}", path.display()))?))
         }
-    }
+    };
+    let writer = move || sink.clone();
+    tracing_subscriber::registry().with(filter).with(layer().with_writer(writer).with_ansi(false)).init();
+    // What a panic says may quote anything that was being worked on.
+    std::panic::set_hook(Box::new(|panic| {
+        writeln!(Sink::Stderr, "{panic}").ok();
+    }));
     Ok(())
+}
+
+/// Where lines go, cleaned of secrets. The layer writes each event in one piece, so none is cut in two.
+#[derive(Clone, Debug)]
+enum Sink {
+    Stderr,
+    File(Arc<File>),
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        let clean = Redactor::process().clean(&text).into_owned();
+        match self {
+            Self::Stderr => io::stderr().write_all(clean.as_bytes())?,
+            Self::File(file) => file.as_ref().write_all(clean.as_bytes())?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// In one piece, unlike the default, which writes what stands between the arguments on its own.
+    fn write_fmt(&mut self, arguments: std::fmt::Arguments<'_>) -> io::Result<()> {
+        self.write_all(arguments.to_string().as_bytes())
+    }
 }

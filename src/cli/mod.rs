@@ -18,6 +18,7 @@ use clap::{Parser, Subcommand};
 
 use crate::app::{self, exit_code};
 use crate::config::{Config, ConfigFlags};
+use crate::provider::redact::Redactor;
 use crate::script::ScriptArgs;
 
 /// Hosts an AI agent over stdio and speaks the Agent Client Protocol.
@@ -137,7 +138,7 @@ fn complain(problem: &str) -> u8 {
 
 fn complain_as(code: u8, problem: &str) -> u8 {
     // Nobody is left to tell when standard error is closed.
-    writeln!(std::io::stderr(), "turnd: {problem}").ok();
+    writeln!(std::io::stderr(), "turnd: {}", Redactor::process().clean(problem)).ok();
     code
 }
 

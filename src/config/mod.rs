@@ -321,19 +321,49 @@ impl Default for ToolsConfig {
 #[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct SandboxConfig {
-    /// `read_only`, `workspace_write` or `off`.
-    pub mode: String,
+    /// Where commands may write.
+    pub mode: SandboxMode,
     /// Whether commands may use the network.
     pub network: bool,
     /// More writable folders.
     pub writable: Vec<String>,
     /// Paths no tool may read.
     pub deny_read: Vec<String>,
+    /// Run commands in the mode auto also where the kernel cannot protect settings of git and secrets from them.
+    pub allow_degraded: bool,
+    /// Processes and threads a command may have at a time; 0: no limit.
+    pub max_processes: u64,
+    /// Megabytes of address space of each process; 0: no limit.
+    pub max_memory_mb: u64,
+    /// Megabytes of the largest file a command may write; 0: no limit.
+    pub max_file_mb: u64,
+}
+
+/// Where commands may write that run behind the sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxMode {
+    /// Nowhere.
+    ReadOnly,
+    /// In the folders of the session.
+    #[default]
+    WorkspaceWrite,
+    /// There is no sandbox.
+    Off,
 }
 
 impl Default for SandboxConfig {
     fn default() -> Self {
-        Self { mode: "workspace_write".into(), network: false, writable: Vec::new(), deny_read: Vec::new() }
+        Self {
+            mode: SandboxMode::default(),
+            network: false,
+            writable: Vec::new(),
+            deny_read: Vec::new(),
+            allow_degraded: false,
+            max_processes: 4096,
+            max_memory_mb: 0,
+            max_file_mb: 16 << 10,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::process::{Child, Command};
 
 use crate::config::HookConfig;
 use crate::tool::process::search_path;
+use crate::vault;
 
 use super::{Hook, HookFailure, HookPoint};
 
@@ -62,6 +63,7 @@ impl CommandHook {
             let virtual_env = std::env::var_os("VIRTUAL_ENV");
             command.env("PATH", search_path(&path, std::slice::from_ref(&self.cwd), virtual_env.as_deref()));
         }
+        command.envs(vault::all());
         for name in &self.hidden_env {
             command.env_remove(name);
         }

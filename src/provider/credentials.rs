@@ -12,6 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::io::AsyncReadExt;
 
 use crate::provider::redact::Redactor;
+use crate::vault;
 
 /// How long a key command may take: it may ask a password manager, but not wait for ever.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
@@ -19,11 +20,11 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_COMMAND_OUTPUT: u64 = 64 * 1024;
 const FILE_NAME: &str = "credentials.toml";
 
-/// Reads one variable of this process's environment.
+/// Reads one variable of the environment this process was started with.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the reader of the environment for credentials")]
 pub fn process_env(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+    std::env::var(name).ok().or_else(|| Some(vault::get(name)?.expose_secret().to_owned()))
 }
 
 /// Why a key could not be had, stored or removed.
@@ -176,7 +177,7 @@ async fn run_key_command(command: &str) -> Result<SecretString, String> {
     #[expect(clippy::disallowed_methods, reason = "a key command is the user's own, not a tool's")]
     let mut process = tokio::process::Command::new("/bin/sh");
     process.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    process.kill_on_drop(true);
+    process.envs(vault::all()).kill_on_drop(true);
     let mut child = process.spawn().map_err(|error| format!("cannot be started: {error}"))?;
     let output = child.stdout.take();
     let run = async {

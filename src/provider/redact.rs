@@ -63,6 +63,23 @@ impl Redactor {
         }
     }
 
+    /// Adds what a provider's settings hold beside its keys: secret headers, and secrets in its address.
+    pub fn learn_settings<'a>(&self, headers: impl Iterator<Item = (&'a str, &'a str)>, address: &str) {
+        for (_, value) in headers.filter(|(name, value)| is_secret_name(name) || looks_like_key(value)) {
+            self.learn(&SecretString::from(value.rsplit(' ').next().unwrap_or(value)));
+        }
+        let (address, query) = address.split_once('?').unwrap_or((address, ""));
+        let parameters = query.split('&').filter_map(|parameter| parameter.split_once('='));
+        for (_, value) in parameters.filter(|(name, value)| is_secret_name(name) || looks_random(value)) {
+            self.learn(&SecretString::from(value));
+        }
+        let password =
+            address.split("://").nth(1).and_then(|rest| rest.split('/').next()?.rsplit_once('@')?.0.split_once(':'));
+        if let Some((_, password)) = password {
+            self.learn(&SecretString::from(password));
+        }
+    }
+
     /// The text without secrets; borrowed when there were none.
     #[must_use]
     pub fn clean<'a>(&self, text: &'a str) -> Cow<'a, str> {
@@ -132,7 +149,10 @@ fn looks_like_key(word: &str) -> bool {
 
 fn is_secret_name(word: &str) -> bool {
     let name = word.rsplit(['/', '.']).next().unwrap_or(word).to_ascii_lowercase();
-    name == "key" || SECRET_NAMES.iter().any(|secret| name.ends_with(secret))
+    name == "key"
+        || name.ends_with("-key")
+        || name.ends_with("_key")
+        || SECRET_NAMES.iter().any(|secret| name.ends_with(secret))
 }
 
 /// Long enough and mixed enough not to be a word of a sentence.
@@ -167,6 +187,16 @@ mod tests {
         check("https://h/v1?key=abc12345&alt=sse", "https://h/v1?key=[redacted]&alt=sse");
         check("?api_key=abc12345 and x-api-key: abc12345", "?api_key=[redacted] and x-api-key: [redacted]");
         check(r#"\"api_key\": \"abc12345\""#, r#"\"api_key\": \"[redacted]\""#);
+    }
+
+    #[test]
+    fn secrets_of_settings_go_wherever_they_stand() {
+        let redactor = Redactor::default();
+        let headers =
+            [("x-canary-key", "walnut-oak"), ("authorization", "Basic almond-ash"), ("x-title", "turnd-test")];
+        redactor.learn_settings(headers.into_iter(), "https://me:pine-cone@h/v1?sig=beech9beech&alt=sse-stream");
+        let text = "walnut-oak almond-ash turnd-test pine-cone beech9beech sse-stream";
+        assert_eq!(redactor.clean(text), "[redacted] [redacted] turnd-test [redacted] [redacted] sse-stream");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::config::{Mode, SandboxConfig};
+use crate::config::{Mode, SandboxConfig, SandboxMode};
 
 /// Whether somebody must see each call before it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,23 +38,23 @@ pub(super) struct Stance {
 
 impl Stance {
     pub(super) fn of(mode: Mode, sandbox: &SandboxConfig, roots: &[PathBuf], watch: Watch) -> Self {
-        let is_off = sandbox.mode == "off";
+        let is_off = sandbox.mode == SandboxMode::Off;
         let leaves_it_to_sandbox = mode == Mode::Auto && !is_off && watch == Watch::Nothing;
         let policy = if leaves_it_to_sandbox { "on-request" } else { "untrusted" };
-        let (sandbox_mode, sandbox) = if mode == Mode::Plan || (sandbox.mode == "read_only" && mode != Mode::FullAccess)
-        {
-            ("read-only", json!({ "type": "readOnly", "networkAccess": sandbox.network }))
-        } else if mode == Mode::FullAccess || is_off {
-            ("danger-full-access", json!({ "type": "dangerFullAccess" }))
-        } else {
-            let roots: Vec<_> = roots.iter().map(|root| root.to_string_lossy()).collect();
-            let workspace = json!({
-                "type": "workspaceWrite",
-                "writableRoots": roots,
-                "networkAccess": sandbox.network,
-            });
-            ("workspace-write", workspace)
-        };
+        let (sandbox_mode, sandbox) =
+            if mode == Mode::Plan || (sandbox.mode == SandboxMode::ReadOnly && mode != Mode::FullAccess) {
+                ("read-only", json!({ "type": "readOnly", "networkAccess": sandbox.network }))
+            } else if mode == Mode::FullAccess || is_off {
+                ("danger-full-access", json!({ "type": "dangerFullAccess" }))
+            } else {
+                let roots: Vec<_> = roots.iter().map(|root| root.to_string_lossy()).collect();
+                let workspace = json!({
+                    "type": "workspaceWrite",
+                    "writableRoots": roots,
+                    "networkAccess": sandbox.network,
+                });
+                ("workspace-write", workspace)
+            };
         Self { policy, sandbox, sandbox_mode }
     }
 
@@ -70,22 +70,22 @@ mod tests {
 
     #[test]
     fn each_mode_has_its_policy_and_sandbox() {
-        let check = |mode, setting: &str, watch, expected: (&str, &str)| {
-            let sandbox = SandboxConfig { mode: setting.into(), ..SandboxConfig::default() };
+        let check = |mode, setting: SandboxMode, watch, expected: (&str, &str)| {
+            let sandbox = SandboxConfig { mode: setting, ..SandboxConfig::default() };
             let stance = Stance::of(mode, &sandbox, &[], watch);
-            assert_eq!((stance.policy, stance.sandbox_mode), expected, "{mode:?} {setting} {watch:?}");
+            assert_eq!((stance.policy, stance.sandbox_mode), expected, "{mode:?} {setting:?} {watch:?}");
         };
-        let usual = "workspace_write";
+        let usual = SandboxMode::WorkspaceWrite;
         check(Mode::Ask, usual, Watch::Nothing, ("untrusted", "workspace-write"));
         check(Mode::AcceptEdits, usual, Watch::Nothing, ("untrusted", "workspace-write"));
         check(Mode::Plan, usual, Watch::Nothing, ("untrusted", "read-only"));
         check(Mode::Auto, usual, Watch::Nothing, ("on-request", "workspace-write"));
         check(Mode::Auto, usual, Watch::EveryCall, ("untrusted", "workspace-write"));
         check(Mode::FullAccess, usual, Watch::Nothing, ("untrusted", "danger-full-access"));
-        check(Mode::Auto, "off", Watch::Nothing, ("untrusted", "danger-full-access"));
-        check(Mode::Plan, "off", Watch::Nothing, ("untrusted", "read-only"));
-        check(Mode::Ask, "read_only", Watch::Nothing, ("untrusted", "read-only"));
-        check(Mode::FullAccess, "read_only", Watch::Nothing, ("untrusted", "danger-full-access"));
+        check(Mode::Auto, SandboxMode::Off, Watch::Nothing, ("untrusted", "danger-full-access"));
+        check(Mode::Plan, SandboxMode::Off, Watch::Nothing, ("untrusted", "read-only"));
+        check(Mode::Ask, SandboxMode::ReadOnly, Watch::Nothing, ("untrusted", "read-only"));
+        check(Mode::FullAccess, SandboxMode::ReadOnly, Watch::Nothing, ("untrusted", "danger-full-access"));
     }
 
     #[test]

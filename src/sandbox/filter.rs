@@ -6,10 +6,10 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use super::SandboxPolicy;
+use super::policy::SandboxPolicy;
 
 /// Calls that reach other processes, the kernel's keys, mounts, clocks, modules or new name spaces.
-const REFUSED: [i64; 44] = [
+const REFUSED: [i64; 45] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -41,6 +41,7 @@ const REFUSED: [i64; 44] = [
     libc::SYS_finit_module,
     libc::SYS_delete_module,
     libc::SYS_kexec_load,
+    libc::SYS_pidfd_open,
     libc::SYS_reboot,
     libc::SYS_swapon,
     libc::SYS_swapoff,
@@ -93,10 +94,7 @@ fn absent() -> Result<Rules, seccompiler::BackendError> {
 
 fn refused(policy: &SandboxPolicy) -> Result<Rules, seccompiler::BackendError> {
     let mut rules: Rules = REFUSED.into_iter().map(|call| (call, Vec::new())).collect();
-    if !policy.network {
-        // Also sockets of the local machine: the agent of ssh, the socket of Docker, the desktop's bus.
-        rules.insert(libc::SYS_socket, Vec::new());
-    }
+    rules.insert(libc::SYS_socket, if policy.network { other_families()? } else { Vec::new() });
     let has_flag = |flag: libc::c_int| {
         let flag = u64::from(flag.unsigned_abs());
         let condition =
@@ -111,5 +109,36 @@ fn refused(policy: &SandboxPolicy) -> Result<Rules, seccompiler::BackendError> {
             .and_then(|condition| SeccompRule::new(vec![condition]))
     };
     rules.insert(libc::SYS_ioctl, vec![typing(libc::TIOCSTI)?, typing(libc::TIOCLINUX)?]);
+    with_second_numbers(&mut rules);
     Ok(rules)
+}
+
+/// Families of sockets that are no network: raw packets, machines above this one, the kernel's own services. Without
+/// the network every family is refused, also that of the local machine: the agent of ssh, the desktop's bus.
+fn other_families() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let is_not = |family: libc::c_int| {
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::from(family.unsigned_abs()))
+    };
+    let usual = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    Ok(vec![SeccompRule::new(usual.into_iter().map(is_not).collect::<Result<_, _>>()?)?])
+}
+
+/// On x86-64 a kernel may know each call by a second number, that of programs with short pointers, and some calls by
+/// a third (`arch/x86/entry/syscalls/syscall_64.tbl`).
+fn with_second_numbers(rules: &mut Rules) {
+    const SHORT_POINTERS: i64 = 0x4000_0000;
+    const THIRD: [(i64, i64); 4] = [
+        (libc::SYS_ioctl, 514),
+        (libc::SYS_ptrace, 521),
+        (libc::SYS_process_vm_readv, 539),
+        (libc::SYS_process_vm_writev, 540),
+    ];
+    if std::env::consts::ARCH != "x86_64" {
+        return;
+    }
+    let third =
+        THIRD.into_iter().filter_map(|(call, number)| Some((number | SHORT_POINTERS, rules.get(&call)?.clone())));
+    let second = rules.iter().map(|(call, rule)| (call | SHORT_POINTERS, rule.clone()));
+    let more: Vec<_> = third.chain(second).collect();
+    rules.extend(more);
 }

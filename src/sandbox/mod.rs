@@ -1,109 +1,109 @@
 //! The kernel's wall around commands: what a command can reach, whatever its text says.
 //!
-//! The daemon describes the wall in a [`SandboxPolicy`] and starts itself again with it; that second
-//! process (see `tool::process`) puts the wall around itself and then becomes the command. Three
-//! layers, each on its own kernel feature, so that one missing feature never opens all:
+//! The daemon describes the wall in a [`SandboxPolicy`] and starts itself again with it; that second process (see
+//! `tool::process`) builds the wall and becomes the command, or starts it inside. Three layers, each on its own
+//! kernel feature, so that one missing feature never opens all:
 //!
-//! 1. name spaces: everything is mounted read-only but the writable folders, what controls git stays
-//!    read-only inside these, secrets are covered, and there is no network device;
-//! 2. Landlock: writes only below the writable folders, no other process's memory or environment,
-//!    no signals and no abstract sockets to the outside;
+//! 1. name spaces: everything is mounted read-only but the writable folders, what runs later without the wall stays
+//!    read-only inside these, secrets are covered, nobody else's processes are there, and no network device;
+//! 2. Landlock: writes only below the writable folders, no other process's memory or environment, no signals and no
+//!    abstract sockets to the outside;
 //! 3. seccomp: no sockets without the network, no tracing, keys, mounts, new name spaces, io_uring.
 //!
-//! Layers 2 and 3 are required; without them no command is called contained. Layer 1 needs user name
-//! spaces, which some systems forbid; [`Facts`] says so. Absent on purpose: helper binaries, and
-//! anything that would need the daemon to be root.
+//! Commands that may change something get all three, those that only read the last two. [`Facts`] says what this
+//! machine has. Absent on purpose: helper binaries (bubblewrap makes the same name spaces by the same calls, and needs
+//! layers 2 and 3 on top), and anything that would need the daemon to be root.
 
 mod facts;
 mod filter;
+mod limits;
 mod mounts;
+mod policy;
 mod rules;
-
-use std::path::{Path, PathBuf};
+mod shield;
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use serde::{Deserialize, Serialize};
 
-pub use facts::Facts;
+pub use facts::{Facts, has_failed, note_failure};
+pub use policy::{Limits, SandboxPolicy, View};
+pub use shield::tidy;
 
-/// What a command can reach.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct SandboxPolicy {
-    /// Folders it may change, absolute and real. The daemon decides these, never the model.
-    pub writable: Vec<PathBuf>,
-    /// Paths within writable folders that stay read-only.
-    pub protected: Vec<PathBuf>,
-    /// Paths it cannot read.
-    pub deny_read: Vec<PathBuf>,
-    /// Whether it may use the network.
-    pub network: bool,
-    /// A folder for temporary files, which it may change, too.
-    pub temporary: Option<PathBuf>,
-}
+/// What the message of every [`SandboxError`] begins with.
+pub const UNAVAILABLE: &str = "sandbox unavailable";
 
 /// Why the wall could not be put up.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The policy is not one.
-    #[error("sandbox unavailable: the policy cannot be read: {0}")]
+    #[error("{UNAVAILABLE}: the policy cannot be read: {0}")]
     Policy(#[from] serde_json::Error),
     /// The kernel lacks a layer.
-    #[error("sandbox unavailable: {0}; set sandbox.mode = \"off\" to run commands without it")]
+    #[error("{UNAVAILABLE}: {0}; `turnd doctor` tells what this machine has")]
     Layer(String),
 }
 
-impl SandboxPolicy {
-    /// The policy under which these folders may be changed, and temporary files made.
-    #[must_use]
-    pub fn new(writable: &[PathBuf], deny_read: Vec<PathBuf>, network: bool) -> Self {
-        let protected = writable.iter().flat_map(|root| protected_in(root)).collect();
-        // Covering a folder would cover what may be changed below it, too.
-        let is_below = |path: &PathBuf| writable.iter().any(|root| root.starts_with(path));
-        let deny_read = deny_read.into_iter().filter(|path| !is_below(path)).collect();
-        let temporary = temporary();
-        let writable = writable.iter().cloned().chain(temporary.clone()).collect();
-        Self { writable, protected, deny_read, network, temporary }
-    }
-
-    /// The policy as one argument of the helper.
-    #[must_use]
-    pub fn to_argument(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
+/// What the process is to do once the wall is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Become the command: the wall is complete.
+    Become,
+    /// Start this program again as the first process of the new name spaces, which completes the wall.
+    StartInside,
 }
 
-/// A folder for the temporary files of this user's commands that nobody else could have put there.
-fn temporary() -> Option<PathBuf> {
-    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-    let user = rustix::process::getuid().as_raw();
-    let folder = PathBuf::from(format!("/tmp/turnd-{user}"));
-    std::fs::DirBuilder::new().mode(0o700).create(&folder).ok();
-    let metadata = std::fs::symlink_metadata(&folder).ok()?;
-    (metadata.is_dir() && metadata.uid() == user && metadata.mode() & 0o077 == 0).then_some(folder)
-}
-
-/// What controls git and this daemon in a folder.
-fn protected_in(root: &Path) -> Vec<PathBuf> {
-    [".git/config", ".git/config.worktree", ".git/hooks", ".git/commondir", ".git/info/attributes", ".turnd"]
-        .map(|name| root.join(name))
-        .into_iter()
-        .filter(|path| path.exists())
-        .collect()
-}
-
-/// Puts the wall around this process, for good. To be called in a process of one thread, right before
-/// it becomes the command.
+/// Reads the argument of the helper.
 ///
 /// # Errors
-/// When a required layer is missing; the process must then not go on.
-pub fn enter(argument: &str) -> Result<SandboxPolicy, SandboxError> {
-    let policy: SandboxPolicy = serde_json::from_str(argument)?;
-    // Without user name spaces the other two layers still hold.
-    mounts::enter(&policy).ok();
+/// When it is none.
+pub fn read_policy(argument: &str) -> Result<SandboxPolicy, SandboxError> {
+    Ok(serde_json::from_str(argument)?)
+}
+
+/// Begins the wall around this process, for good. To be called in a process of one thread that does nothing else.
+///
+/// # Errors
+/// When a layer that the policy needs is missing; the process must then not go on.
+pub fn begin(policy: &SandboxPolicy) -> Result<Next, SandboxError> {
+    if policy.view == View::Shared {
+        complete(policy)?;
+        return Ok(Next::Become);
+    }
+    let shields = shield::Shields::raise(policy)
+        .map_err(|error| SandboxError::Layer(format!("what needs protection cannot be protected: {error}")))?;
+    mounts::enter(policy, &shields).map_err(|error| SandboxError::Layer(format!("name spaces refused: {error}")))?;
+    keep_capabilities()
+        .map_err(|error| SandboxError::Layer(format!("rights over the name spaces refused: {error}")))?;
+    // The stand-ins are needed as long as this process waits for those inside.
+    std::mem::forget(shields);
+    Ok(Next::StartInside)
+}
+
+/// Completes the wall, as the first process inside or as the only one.
+///
+/// # Errors
+/// When a layer is missing; the process must then not go on.
+pub fn complete(policy: &SandboxPolicy) -> Result<(), SandboxError> {
+    if policy.view == View::Own {
+        // Where a container hides parts of /proc it must not be mounted anew; the other layers hold there.
+        mounts::show_own_processes().ok();
+    }
+    limits::enter(policy.limits, policy.view);
     drop_capabilities();
-    rules::enter(&policy).map_err(SandboxError::Layer)?;
-    filter::enter(&policy).map_err(SandboxError::Layer)?;
-    Ok(policy)
+    rules::enter(policy).map_err(SandboxError::Layer)?;
+    filter::enter(policy).map_err(SandboxError::Layer)
+}
+
+/// Lets the first process inside finish the view and drop its rights; starting a program would take them from all but
+/// root.
+fn keep_capabilities() -> std::io::Result<()> {
+    let needed = [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP];
+    let mut sets = rustix::thread::capabilities(None)?;
+    sets.inheritable |= CapabilitySet::SYS_ADMIN | CapabilitySet::SETPCAP;
+    rustix::thread::set_capabilities(None, sets)?;
+    needed
+        .into_iter()
+        .try_for_each(|capability| rustix::thread::configure_capability_in_ambient_set(capability, true))?;
+    Ok(())
 }
 
 /// Root keeps nothing of its power, not even through programs that would give it back.

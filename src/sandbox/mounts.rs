@@ -1,21 +1,42 @@
-//! The name space layer: a view of the file system in which little can be written, and no network.
+//! The name space layer: a view of the system in which little can be written, nobody else runs, and there is no
+//! network.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{StatVfsMountFlags, statvfs};
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount};
+use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags, statvfs};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind_recursive, mount_change,
+    mount_remount, move_mount, open_tree,
+};
 use rustix::process::{getgid, getuid};
 use rustix::thread::UnshareFlags;
 
-use super::SandboxPolicy;
+use super::policy::SandboxPolicy;
+use super::shield::Shields;
 
-/// Moves this process into its own view. On an error what was done so far stays, and only narrows.
-pub(super) fn enter(policy: &SandboxPolicy) -> io::Result<()> {
+/// Sockets through which a command with the network could have somebody else do what it may not.
+const ROOTED_SOCKETS: [&str; 5] = [
+    "/run/docker.sock",
+    "/run/containerd/containerd.sock",
+    "/run/podman/podman.sock",
+    "/run/dbus/system_bus_socket",
+    "/run/systemd/private",
+];
+
+/// Moves this process into its own view. Its next child is the first process of a name space of processes.
+///
+/// # Errors
+/// When a part is refused; the process must then not go on.
+pub(super) fn enter(policy: &SandboxPolicy, shields: &Shields) -> io::Result<()> {
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
-    let mut flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
+    let mut flags = UnshareFlags::NEWUSER
+        | UnshareFlags::NEWNS
+        | UnshareFlags::NEWPID
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWUTS
+        | UnshareFlags::NEWCGROUP;
     if !policy.network {
         flags |= UnshareFlags::NEWNET;
     }
@@ -26,28 +47,35 @@ pub(super) fn enter(policy: &SandboxPolicy) -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
         .or_else(|_| mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC))?;
-    // A folder that is a mount of its own keeps its flags when what is around it becomes read-only,
-    // and cannot be renamed away.
-    for folder in policy.writable.iter().filter(|folder| folder.is_dir()) {
-        mount_bind_recursive(folder, folder)?;
-        let git = folder.join(".git");
-        if git.is_dir() {
-            mount_bind_recursive(&git, &git)?;
-        }
-    }
-    for path in &policy.protected {
+    // What is a mount of its own keeps its flags when what is around it becomes read-only, and cannot be moved
+    // away, which would make room for another in its place.
+    let folders = policy.writable.iter().filter(|folder| folder.is_dir());
+    for path in folders.chain(&shields.pinned).chain(&shields.read_only) {
         mount_bind_recursive(path, path)?;
     }
+    shields.links.iter().try_for_each(|link| cover_link(link))?;
     for mounted in mount_points()? {
         let is_writable = policy.writable.iter().any(|folder| mounted.starts_with(folder));
-        let is_protected = policy.protected.iter().any(|path| mounted.starts_with(path));
-        if !is_writable || is_protected {
+        let is_protected = shields.read_only.iter().any(|path| mounted.starts_with(path));
+        if is_protected {
+            make_read_only(&mounted)?;
+        } else if !is_writable {
+            // Some mounts of the system refuse; Landlock holds there, too.
             make_read_only(&mounted).ok();
         }
     }
     policy.deny_read.iter().try_for_each(|path| cover(path))?;
+    if policy.network {
+        ROOTED_SOCKETS.iter().try_for_each(|path| cover(Path::new(path)))?;
+    }
     // The working folder is still the one of the view before.
     std::env::set_current_dir(here)
+}
+
+/// Shows the processes of this name space only. To be called by its first process.
+pub(super) fn show_own_processes() -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None).map_err(io::Error::from)
 }
 
 #[expect(deprecated, reason = "sound here: the process has one thread and shares no table of descriptors")]
@@ -92,7 +120,13 @@ fn cover(path: &Path) -> io::Result<()> {
         let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         return mount("tmpfs", path, "tmpfs", flags, Some(c"size=4k,mode=000")).map_err(io::Error::from);
     }
-    // A device that is no file of the user: it has other numbers and no content.
-    debug_assert!(fs::metadata("/dev/null").is_ok_and(|null| null.ino() != metadata.ino()));
     mount_bind_recursive("/dev/null", path).map_err(io::Error::from)
+}
+
+/// Puts nothing over a link itself, and not over what it leads to. Needs Linux 5.2.
+fn cover_link(link: &Path) -> io::Result<()> {
+    let nothing = open_tree(CWD, "/dev/null", OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
+    let link = rustix::fs::open(link, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(nothing, "", link, "", flags).map_err(io::Error::from)
 }

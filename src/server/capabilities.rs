@@ -3,9 +3,12 @@
 use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use turnd_protocol::ext::ClientExtension;
 use turnd_protocol::{ProtocolVersion, acp, ext};
+
+use crate::config::{SandboxConfig, SandboxMode};
+use crate::sandbox::Facts;
 
 /// What the client can do. Empty until `initialize`.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +74,7 @@ impl ClientFeatures {
 }
 
 /// The answer to `initialize`. Whatever version was asked, ours is 1.
-pub(super) fn initialize_response() -> acp::InitializeResponse {
+pub(super) fn initialize_response(sandbox: &SandboxConfig) -> acp::InitializeResponse {
     let session = acp::SessionCapabilities::new()
         .list(acp::SessionListCapabilities::new())
         .delete(acp::SessionDeleteCapabilities::new())
@@ -85,12 +88,27 @@ pub(super) fn initialize_response() -> acp::InitializeResponse {
         .session_capabilities(session);
     let key = acp::AuthMethodAgent::new(KEY_METHOD, "API key from the environment or the configuration")
         .description("Set the provider's key, for example ANTHROPIC_API_KEY, or run `turnd login PROVIDER`");
-    let meta = json!({ "steering": { "supported": true }, "turnd": { "version": ext::VERSION } });
+    let meta = json!({ "steering": { "supported": true }, "turnd": { "version": ext::VERSION, "sandbox": sandbox_report(sandbox) } });
     acp::InitializeResponse::new(ProtocolVersion::V1)
         .agent_info(acp::Implementation::new("turnd", env!("CARGO_PKG_VERSION")).title("turnd".to_owned()))
         .agent_capabilities(capabilities)
         .auth_methods(vec![acp::AuthMethod::Agent(key)])
         .meta(meta.as_object().cloned())
+}
+
+/// What holds commands on this machine, by the configuration and by what the kernel says at once.
+fn sandbox_report(settings: &SandboxConfig) -> Value {
+    let facts = Facts::here();
+    let contains = facts.can_contain() || (settings.allow_degraded && facts.can_restrict());
+    json!({
+        "mode": settings.mode,
+        "network": settings.network,
+        "contains": contains && settings.mode != SandboxMode::Off,
+        "landlock": facts.landlock,
+        "seccomp": facts.seccomp,
+        "namespaces": facts.no_namespaces.is_none(),
+        "missing": facts.missing(),
+    })
 }
 
 /// The one method of `authenticate`.

@@ -22,9 +22,11 @@ mod steering;
 mod task;
 mod titling;
 mod turn_plan;
+mod wall;
 mod workspace;
 
 pub use command::{Command, Delivered, Opened, Prompt, PromptEnd, PromptOutcome, ReplayWish, SessionError, Steer};
 pub use handle::SessionHandle;
 pub use open::{Host, OpenKind, OpenRequest, first_endpoint};
 pub use registry::Registry;
+pub use wall::sandbox_policy;

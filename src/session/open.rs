@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::approval::{Gate, GateSetup, Places, RememberedRules, SandboxState};
+use crate::approval::{Gate, GateSetup, Places, RememberedRules};
 use crate::clock;
 use crate::compression::{Compactor, Gauge};
 use crate::config::{Config, Mode};
@@ -22,10 +22,9 @@ use crate::provider::endpoint::Endpoint;
 use crate::provider::http::Http;
 use crate::provider::recovery::FallbackChain;
 use crate::runtime::{Runtime, RuntimeSetup};
-use crate::sandbox::SandboxPolicy;
 use crate::store::{LoadedSession, SessionRow, Store, StoreError, Write};
 use crate::tool::clarify::Clarify;
-use crate::tool::process::{self, Processes};
+use crate::tool::process::Processes;
 use crate::tool::registry::{self, ToolRegistry};
 use crate::tool::spill::Spill;
 use crate::tool::state::HiddenFiles;
@@ -37,8 +36,8 @@ use super::command::{Opened, ReplayWish, SessionError};
 use super::mcp;
 use super::port::{ClientPort, SessionEvent, SessionOptions};
 use super::questions::Questions;
-use super::replay;
 use super::workspace::Workspace;
+use super::{replay, wall};
 
 /// What all sessions of the process share.
 #[derive(Debug)]
@@ -157,7 +156,7 @@ impl Session {
             rules: config.rules.clone(),
             remembered: Arc::clone(&host.remembered),
             places: places(config, &request.cwd, &request.additional_roots).with_results(spill.folder()),
-            sandbox: sandbox(config, &request.cwd, &request.additional_roots),
+            sandbox: wall::sandbox(config, &request.cwd, &request.additional_roots),
         }));
         let tool_context = ToolContext {
             cwd: request.cwd,
@@ -326,27 +325,6 @@ pub(super) fn fresh_state(gate: &Arc<Gate>) -> Arc<SessionState> {
     let (state, gate) = (SessionState::default(), Arc::clone(gate));
     state.hide_from_search(HiddenFiles::new(move |path| gate.places().hides_from_search(path)));
     Arc::new(state)
-}
-
-/// The wall around commands, where the configuration wants one and the kernel has it.
-fn sandbox(config: &Config, cwd: &Path, additional_roots: &[PathBuf]) -> SandboxState {
-    let settings = &config.sandbox;
-    if settings.mode == "off" || !process::can_contain() {
-        return SandboxState::Off;
-    }
-    let home = std::env::home_dir();
-    let path = |text: &String| match (text.strip_prefix("~/"), &home) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => cwd.join(text),
-    };
-    let roots = std::iter::once(cwd.to_path_buf()).chain(additional_roots.iter().cloned());
-    let writable: Vec<PathBuf> = match settings.mode.as_str() {
-        "read_only" => Vec::new(),
-        _ => roots.chain(settings.writable.iter().map(path)).collect(),
-    };
-    let mut deny_read: Vec<PathBuf> = settings.deny_read.iter().map(path).collect();
-    deny_read.push(config.home.clone());
-    SandboxState::On(Arc::new(SandboxPolicy::new(&writable, deny_read, settings.network)))
 }
 
 fn compactor(config: &Config) -> Compactor {

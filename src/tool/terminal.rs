@@ -16,6 +16,7 @@ use super::{
     Access, CallPlan, GitCare, Prepared, RunContext, Shell, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput,
     ToolSpec, args,
 };
+use crate::sandbox::View;
 
 const DESCRIPTION: &str = "Run a bash command. No input, no terminal; each call is a new shell. What it leaves running \
 is killed when it ends: for servers set background and use process. Of long output head and tail are kept.";
@@ -108,13 +109,18 @@ impl Tool for Terminal {
             }
             let (processes, terminals) = (self.processes.clone(), context.terminals.clone());
             Ok(Prepared::new(plan, move |run| async move {
-                match terminals.filter(|_| run.sandbox.is_none() && run.shell == Shell::Any) {
+                match terminals.filter(|_| is_free(&run)) {
                     Some(terminals) => client_terminal::run(terminals, for_client(line, max_chars), run).await,
                     None => carry_out(processes, line, max_chars, run).await,
                 }
             }))
         })
     }
+}
+
+/// Whether a command may run where nothing holds it: what is held only to reading is not let pass for that.
+fn is_free(run: &RunContext) -> bool {
+    run.shell == Shell::Any && run.sandbox.as_ref().is_none_or(|policy| policy.view == View::Shared)
 }
 
 fn check_command(command: &str) -> Result<(), ToolFailure> {

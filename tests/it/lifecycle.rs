@@ -94,3 +94,91 @@ async fn a_second_signal_ends_it_at_once() {
     tokio::time::timeout(Duration::from_secs(3), client.process.wait()).await.unwrap().unwrap();
     assert!(is_quiet(&lab, Duration::from_secs(2)).await, "{:?}", processes_in(&lab.stage.workspace()));
 }
+
+/// The most memory the daemon ever had, in KiB.
+fn peak(client: &Client) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", client.process.pid().unwrap())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_gigabyte_of_output_costs_flat_memory() {
+    let call = |bytes: u64| {
+        let command = format!("head -c {bytes} /dev/zero");
+        json!({"tool_calls": [{"name": "terminal", "arguments": {"command": command, "timeout_seconds": 60}}]})
+    };
+    let replies = json!([call(1_000_000), {"text": "done"}, call(1_000_000_000), {"text": "done"}]);
+    let lab = Lab::new(replies, json!({"mode": "full_access"})).await;
+    let mut client = lab.start(&turnd()).await;
+    let session = lab.session(&mut client).await;
+    client.request(json!("small"), "session/prompt", prompt(&session, "go"), WAIT).await.unwrap();
+    let before = peak(&client);
+    let began = Instant::now();
+    let answer = client.request(json!("large"), "session/prompt", prompt(&session, "go"), WAIT * 3).await.unwrap();
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    println!("1 GB in {:.1} s, {} KiB more", began.elapsed().as_secs_f64(), peak(&client) - before);
+    assert!(peak(&client) < before + 16 * 1024, "{} KiB more", peak(&client) - before);
+    let seen = lab.model.seen();
+    let result = &seen.last().unwrap().view.messages.last().unwrap().text;
+    assert!(result.len() < 64 * 1024 && result.contains("left out"), "{} bytes reach the model", result.len());
+}
+
+/// A command in the background of a session that has no turn running.
+async fn running_in_background(config: serde_json::Value) -> (Lab, Client, String) {
+    let arguments = json!({"command": "touch begun; (setsid sleep 35 &); sleep 36", "background": true});
+    let call = json!({"name": "terminal", "arguments": arguments});
+    let lab = Lab::new(json!([{"tool_calls": [call]}, {"text": "done", "repeat": true}]), config).await;
+    let mut client = lab.start(&turnd()).await;
+    let session = lab.session(&mut client).await;
+    let answer = client.request(json!(1), "session/prompt", prompt(&session, "go"), WAIT).await.unwrap();
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let lines = processes_in(&lab.stage.workspace());
+    assert!(lines.iter().any(|line| line.contains("sleep 36")), "it outlives the turn: {lines:?}");
+    (lab, client, session)
+}
+
+#[tokio::test]
+async fn a_closed_session_takes_its_background_commands_along() {
+    let (lab, mut client, session) = running_in_background(json!({"mode": "full_access"})).await;
+    let answer = client.request(json!(2), "session/close", json!({"sessionId": session}), WAIT).await.unwrap();
+    assert!(answer.get("result").is_some(), "{answer}");
+    // The daemon itself runs there, too.
+    let sleeping = || processes_in(&lab.stage.workspace()).into_iter().filter(|line| line.contains("sleep"));
+    let deadline = Instant::now() + Duration::from_secs(4);
+    while sleeping().next().is_some() {
+        assert!(Instant::now() < deadline, "{:?}", sleeping().collect::<Vec<_>>());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_killed_daemon_takes_its_background_commands_along() {
+    for mode in ["full_access", "auto"] {
+        let (lab, mut client, _) = running_in_background(json!({"mode": mode})).await;
+        client.process.signal(KILL).unwrap();
+        client.process.wait().await.unwrap();
+        assert!(is_quiet(&lab, Duration::from_secs(2)).await, "{mode}: {:?}", processes_in(&lab.stage.workspace()));
+    }
+}
+
+#[tokio::test]
+async fn an_ended_daemon_leaves_no_background_command_and_no_stand_in() {
+    let (lab, mut client, _) = running_in_background(json!({"mode": "auto"})).await;
+    client.close_stdin();
+    tokio::time::timeout(Duration::from_secs(3), client.process.wait()).await.unwrap().unwrap();
+    assert_eq!(processes_in(&lab.stage.workspace()), Vec::<String>::new());
+    let left = std::fs::read_dir(lab.stage.workspace()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["begun"]);
+}
+
+#[tokio::test]
+async fn a_killed_launcher_ends_the_daemon_though_its_pipes_stay_open() {
+    let lab = Lab::new(json!([{"text": "hi", "repeat": true}]), json!({})).await;
+    let command = format!("{}; true", env!("CARGO_BIN_EXE_turnd"));
+    let mut client = lab.start(&Agent::Program(vec!["sh".into(), "-c".into(), command])).await;
+    assert!(!processes_in(&lab.stage.workspace()).is_empty());
+    client.process.signal(KILL).unwrap();
+    client.process.wait().await.unwrap();
+    assert!(is_quiet(&lab, Duration::from_secs(2)).await, "{:?}", processes_in(&lab.stage.workspace()));
+}

@@ -3,7 +3,11 @@
 #[cfg(test)]
 mod compaction;
 #[cfg(test)]
+mod contained;
+#[cfg(test)]
 mod crash;
+#[cfg(test)]
+mod executed;
 #[cfg(test)]
 mod exits;
 #[cfg(test)]
@@ -20,6 +24,8 @@ mod processes;
 mod questions;
 #[cfg(test)]
 mod runtime;
+#[cfg(test)]
+mod secrets;
 #[cfg(test)]
 mod store;
 #[cfg(test)]

@@ -69,6 +69,12 @@ const SECRET_IN_HOME: &str = ".ssh .aws .gnupg .netrc .git-credentials .config/g
 const SECRET_NAMES: &str = ".env .envrc .netrc _netrc .git-credentials .pgpass .pypirc .my.cnf .htpasswd id_rsa id_dsa id_ecdsa id_ed25519 \
     .dockercfg .ssh .gnupg";
 
+/// The files and folders of a home folder that hold secrets.
+#[must_use]
+pub fn secrets_of_home(home: &Path) -> Vec<PathBuf> {
+    SECRET_IN_HOME.split_ascii_whitespace().map(|name| home.join(name)).collect()
+}
+
 /// True for a file below the home folder that holds secrets.
 pub(super) fn is_secret_of_home(path: &Path, home: Option<&Path>) -> bool {
     home.and_then(|home| path.strip_prefix(home).ok()).is_some_and(|rest| {
@@ -156,7 +162,7 @@ pub(super) fn twins(roots: &[PathBuf], turnd_home: &Path, user_home: Option<&Pat
         files.extend(entries.take(MAX_TWINS).map(|entry| entry.path()));
     }
     if let Some(home) = user_home {
-        files.extend(SECRET_IN_HOME.split_ascii_whitespace().map(|name| home.join(name)));
+        files.extend(secrets_of_home(home));
     }
     files
 }

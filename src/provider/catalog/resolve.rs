@@ -175,6 +175,8 @@ impl<'a> Source<'a> {
             return Err(ResolveError::NoCredential { provider: self.name.to_owned(), remedy: self.remedy() });
         }
         let settings = &self.settings;
+        let headers = settings.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Redactor::process().learn_settings(headers, settings.base_url.as_deref().unwrap_or_default());
         let known_window = settings.context_window.or_else(|| context_window(model));
         let known_limit = (mode == ApiMode::AnthropicMessages).then(|| output_limit(model));
         Ok(Endpoint {

@@ -12,11 +12,11 @@ use crate::server::from_client;
 /// The method that must come first.
 pub(in crate::server) const INITIALIZE: &str = "initialize";
 
-/// Answers at once: no file is read and nothing is connected here.
+/// Answers at once: nothing is connected and nothing is started here.
 pub(super) fn initialize(params: &Params<'_>, server: &Server) -> Result<acp::InitializeResponse, Error> {
     let params: InitializeParams = from_client::params(params)?;
     server.client.features.set(&params);
-    Ok(capabilities::initialize_response())
+    Ok(capabilities::initialize_response(&server.sessions.host().config.sandbox))
 }
 
 #[derive(Deserialize)]

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use tokio::net::unix::pipe;
 
 use super::marker::{Marker, VARIABLE};
-use super::tree::Tree;
+use super::tree::{Remains, Tree};
 use super::{Processes, environment, helper};
 
 /// One program to start.
@@ -84,7 +84,7 @@ impl Processes {
             input: pipe::Sender::from_owned_fd(OwnedFd::from(input))?,
             output: pipe::Receiver::from_owned_fd(OwnedFd::from(output))?,
             errors: pipe::Receiver::from_owned_fd(OwnedFd::from(errors))?,
-            tree: CompanionTree(Tree::new(child, marker, self.clone())),
+            tree: CompanionTree(Tree::new(child, Remains { marker, sandbox: None }, self.clone())),
         })
     }
 }

@@ -1,25 +1,32 @@
 //! What this program does when it is started by itself: hidden commands, answered before anything else.
 //!
-//! `__exec [--sandbox POLICY] PROGRAM ARGS...` becomes the program in a session of its own, so that no command
-//! can reach the terminal the daemon was started from, and behind the sandbox that the policy describes. (The daemon itself cannot do that between fork and exec without
-//! unsafe code, and without a terminal it is not needed.)
+//! `__exec [--sandbox POLICY] PROGRAM ARGS...` becomes the program in a session of its own, so that no command can
+//! reach the terminal the daemon was started from, and behind the sandbox that the policy describes. (The daemon
+//! itself cannot do that between fork and exec without unsafe code, and without a terminal it is not needed.) With
+//! name spaces it stays, waits and gives the program's exit code, while
+//! `__inside POLICY PROGRAM ARGS...` is the first process in them: it starts the program, collects what is orphaned,
+//! and with its end the kernel kills whatever is left.
 //! `__watch DAEMON` waits until its stdin ends, which it does when the daemon dies, however it dies, and then
 //! kills every process of the daemon's calls.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::DumpableBehavior;
+use rustix::process::{DumpableBehavior, Signal, WaitOptions};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::marker::{Marker, kill_marked};
-use crate::sandbox::{self, SandboxPolicy};
+use crate::sandbox::{self, Next, SandboxPolicy, UNAVAILABLE};
+use crate::vault;
 
 const EXEC: &str = "__exec";
+const INSIDE: &str = "__inside";
 const WATCH: &str = "__watch";
 const SANDBOX: &str = "--sandbox";
 
@@ -37,51 +44,121 @@ static ANSWERS: AtomicBool = AtomicBool::new(false);
 pub fn enter(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     match arguments.nth(1).as_deref().and_then(OsStr::to_str) {
         Some(EXEC) => return Some(exec(arguments)),
+        Some(INSIDE) => return Some(inside(arguments)),
         Some(WATCH) => return Some(watch(arguments.next(), std::io::stdin())),
         _ => {}
     }
     close_fds::set_fds_cloexec(3, &[]);
+    vault::seal();
     // Older kernels and some containers refuse; the sandbox is the stronger wall.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();
     ANSWERS.store(true, Ordering::Relaxed);
     None
 }
 
-/// Whether commands can be started behind a sandbox: the kernel has one, and this program can start itself.
+/// Whether this program can start itself again, which every sandbox needs.
 #[must_use]
-pub fn can_contain() -> bool {
-    ANSWERS.load(Ordering::Relaxed) && sandbox::Facts::probe().can_contain()
+pub fn can_help() -> bool {
+    ANSWERS.load(Ordering::Relaxed)
 }
 
 /// The exit code of a shell for a program that could not be started.
 const CANNOT_EXECUTE: u8 = 126;
 
-#[expect(clippy::disallowed_methods, reason = "the one place that becomes another program")]
 fn exec(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let mut program = arguments.next();
     // It fails only for the leader of a group, which this process was not started as.
     rustix::process::setsid().ok();
-    let mut policy = None;
-    if program.as_deref() == Some(OsStr::new(SANDBOX)) {
-        close_fds::set_fds_cloexec(3, &[]);
-        policy = match sandbox::enter(&arguments.next().unwrap_or_default().to_string_lossy()) {
-            Ok(policy) => Some(policy),
-            Err(error) => {
-                writeln!(std::io::stderr(), "{error}").ok();
-                return ExitCode::from(CANNOT_EXECUTE);
-            }
-        };
-        program = arguments.next();
+    let mut program = arguments.next();
+    if program.as_deref() != Some(OsStr::new(SANDBOX)) {
+        return become_program(program, arguments, None);
     }
+    close_fds::set_fds_cloexec(3, &[]);
+    let argument = arguments.next().unwrap_or_default();
+    program = arguments.next();
+    let begun =
+        sandbox::read_policy(&argument.to_string_lossy()).and_then(|policy| Ok((sandbox::begin(&policy)?, policy)));
+    match begun {
+        Ok((Next::Become, policy)) => become_program(program, arguments, policy.temporary),
+        Ok((Next::StartInside, _)) => wait_for_inside(&argument, program, arguments),
+        Err(error) => refuse(&error),
+    }
+}
+
+fn refuse(error: &dyn std::fmt::Display) -> ExitCode {
+    writeln!(std::io::stderr(), "{error}").ok();
+    ExitCode::from(CANNOT_EXECUTE)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that becomes another program")]
+fn become_program(
+    program: Option<OsString>,
+    arguments: impl Iterator<Item = OsString>,
+    temporary: Option<PathBuf>,
+) -> ExitCode {
     let Some(program) = program else { return ExitCode::from(CANNOT_EXECUTE) };
     let mut command = Command::new(&program);
-    if let Some(folder) = policy.and_then(|policy| policy.temporary) {
+    if let Some(folder) = temporary {
         command.env("TMPDIR", folder);
     }
     let error = command.args(arguments).exec();
-    // Nobody is left to tell when even this fails.
-    writeln!(std::io::stderr(), "cannot start {}: {error}", program.display()).ok();
-    ExitCode::from(CANNOT_EXECUTE)
+    refuse(&format!("cannot start {}: {error}", program.display()))
+}
+
+/// Starts the first process inside and gives its exit code. What asks the command to end reaches it in the same
+/// group of processes; this one has to outlast it.
+#[expect(clippy::disallowed_methods, reason = "one of the places that start processes for tools")]
+fn wait_for_inside(policy: &OsStr, program: Option<OsString>, arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let ignore_signals = || -> std::io::Result<_> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let entered = runtime.enter();
+        let signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+        drop(entered);
+        Ok((runtime, signals))
+    };
+    let Ok(_ignored) = ignore_signals() else { return ExitCode::from(CANNOT_EXECUTE) };
+    let mut command = Command::new(OWN_BINARY);
+    command.arg(INSIDE).arg(policy).args(program).args(arguments);
+    match command.spawn().and_then(|mut child| child.wait()) {
+        Ok(status) => ExitCode::from(shell_code(status)),
+        Err(error) => refuse(&format!("{UNAVAILABLE}: nothing can be started inside: {error}")),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "one of the places that start processes for tools")]
+fn inside(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let policy = match sandbox::read_policy(&arguments.next().unwrap_or_default().to_string_lossy()) {
+        Ok(policy) => policy,
+        Err(error) => return refuse(&error),
+    };
+    if let Err(error) = sandbox::complete(&policy) {
+        return refuse(&error);
+    }
+    // After the capabilities are gone, whose loss takes this setting back.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).ok();
+    let Some(program) = arguments.next() else { return ExitCode::from(CANNOT_EXECUTE) };
+    let mut command = Command::new(&program);
+    if let Some(folder) = &policy.temporary {
+        command.env("TMPDIR", folder);
+    }
+    let child = match command.args(arguments).spawn() {
+        Ok(child) => child,
+        Err(error) => return refuse(&format!("cannot start {}: {error}", program.display())),
+    };
+    // Every orphan of the name space becomes a child of its first process.
+    while let Ok(ended) = rustix::process::wait(WaitOptions::empty()) {
+        if let Some((pid, status)) = ended
+            && u32::try_from(pid.as_raw_nonzero().get()) == Ok(child.id())
+        {
+            return ExitCode::from(shell_code(std::process::ExitStatus::from_raw(status.as_raw())));
+        }
+    }
+    ExitCode::FAILURE
+}
+
+/// An ending as shells tell it: the code, or 128 and the number of the signal.
+fn shell_code(status: std::process::ExitStatus) -> u8 {
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
+    u8::try_from(code & 0xff).unwrap_or(u8::MAX)
 }
 
 pub(super) fn watch(daemon: Option<OsString>, mut daemon_lives: impl Read) -> ExitCode {
@@ -119,7 +196,7 @@ pub(super) fn start_watcher(daemon: &str) -> Option<Child> {
 pub(super) fn shell_command(shell: &str, sandbox: Option<&SandboxPolicy>) -> std::io::Result<tokio::process::Command> {
     let Some(policy) = sandbox else { return Ok(program_command(OsStr::new(shell))) };
     if !ANSWERS.load(Ordering::Relaxed) {
-        return Err(std::io::Error::other("sandbox unavailable: this program cannot start itself again"));
+        return Err(std::io::Error::other(format!("{UNAVAILABLE}: this program cannot start itself again")));
     }
     let mut command = tokio::process::Command::new(OWN_BINARY);
     command.arg(EXEC).arg(SANDBOX).arg(policy.to_argument()).arg(shell);

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::sandbox::SandboxPolicy;
+use crate::sandbox::{self, SandboxPolicy, UNAVAILABLE};
 use crate::tool::GitCare;
 use crate::tool::spill::{Kept, Spill};
 use tokio::io::AsyncReadExt;
@@ -40,12 +40,12 @@ pub use background::{Background, Status};
 pub use capture::Capture;
 pub use companion::{Companion, CompanionLine, CompanionTree};
 pub use environment::COMMAND_ENV;
-pub use helper::{can_contain, enter};
+pub use helper::{can_help, enter};
 use marker::Marker;
 pub use program::find_program;
 use recorder::Recorder;
 pub use search_path::search_path;
-use tree::Tree;
+use tree::{Remains, Tree};
 
 /// The shell commands are written for: bash where there is one, since that is what models write and what the
 /// approval's parser reads; started so that it reads no start-up file.
@@ -66,6 +66,9 @@ const SHOW_EVERY: Duration = Duration::from_millis(100);
 
 /// Bytes the pipe is asked to hold and bytes read at a time; more saves nothing that can be measured.
 const PIPE_BYTES: usize = 256 << 10;
+
+/// The exit code of a shell for a program that could not be started.
+const CANNOT_EXECUTE: i32 = 126;
 
 /// One command to run.
 #[derive(Clone, Debug)]
@@ -247,6 +250,10 @@ impl Processes {
             }
         }
         let (output, whole) = output.finish();
+        if line.sandbox.is_some() && ended == Ended::Exited(CANNOT_EXECUTE) && output.text().starts_with(UNAVAILABLE) {
+            tracing::warn!("{}", output.text().trim_end());
+            sandbox::note_failure();
+        }
         Ok(Finished { ended, output, whole })
     }
 
@@ -270,7 +277,7 @@ impl Processes {
         let child = command.spawn()?;
         // The command holds our copies of the pipe's write end; they must be gone to see its end.
         drop(command);
-        let tree = Tree::new(child, marker, self.clone());
+        let tree = Tree::new(child, Remains { marker, sandbox: line.sandbox.clone() }, self.clone());
         Ok((tree, pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?))
     }
 }

@@ -1,6 +1,7 @@
 //! The processes of one call, and how they are ended.
 
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
@@ -11,6 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Processes;
 use super::marker::{Marker, kill_marked};
+use crate::sandbox::{self, SandboxPolicy};
 
 /// Time between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(2);
@@ -27,14 +29,32 @@ pub(super) struct Tree {
 struct Shell {
     child: Child,
     group: Pid,
-    marker: Marker,
+    remains: Remains,
     runtime: Handle,
 }
 
+/// What a call may leave behind when its group is gone.
+#[derive(Debug)]
+pub(super) struct Remains {
+    /// Is on every process of the call.
+    pub(super) marker: Marker,
+    /// What the call ran behind.
+    pub(super) sandbox: Option<Arc<SandboxPolicy>>,
+}
+
+impl Remains {
+    fn clear(&self) {
+        kill_marked(&self.marker);
+        if let Some(policy) = &self.sandbox {
+            sandbox::tidy(policy);
+        }
+    }
+}
+
 impl Tree {
-    pub(super) fn new(child: Child, marker: Marker, processes: Processes) -> Self {
+    pub(super) fn new(child: Child, remains: Remains, processes: Processes) -> Self {
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let shell = group.map(|group| Shell { child, group, marker, runtime: Handle::current() });
+        let shell = group.map(|group| Shell { child, group, remains, runtime: Handle::current() });
         Self { shell, processes }
     }
 
@@ -52,7 +72,7 @@ impl Tree {
             // Right after the shell its number cannot have gone to another group yet.
             signal_group(shell.group, Signal::KILL);
             let runtime = shell.runtime;
-            self.processes.0.reapers.spawn_blocking_on(move || kill_marked(&shell.marker), &runtime);
+            self.processes.0.reapers.spawn_blocking_on(move || shell.remains.clear(), &runtime);
         }
     }
 
@@ -68,7 +88,7 @@ impl Tree {
         let runtime = shell.runtime.clone();
         let shutdown = self.processes.0.shutdown.clone();
         // Made here and not in the task, so that a runtime that drops the task unstarted kills all the same.
-        let group = Group { id: shell.group, marker: shell.marker, is_gone: false };
+        let group = Group { id: shell.group, remains: shell.remains, is_gone: false };
         let mut child = shell.child;
         group.signal(Signal::TERM, &child);
         let reaper = async move {
@@ -98,7 +118,7 @@ impl Drop for Tree {
 /// A process group that is killed, with all that carries its marker, when this is dropped before its time.
 struct Group {
     id: Pid,
-    marker: Marker,
+    remains: Remains,
     is_gone: bool,
 }
 
@@ -123,7 +143,7 @@ impl Group {
 
     /// Kills what is left outside the group.
     fn finish(mut self) {
-        kill_marked(&self.marker);
+        self.remains.clear();
         self.is_gone = true;
     }
 }
@@ -132,7 +152,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         if !self.is_gone {
             signal_group(self.id, Signal::KILL);
-            kill_marked(&self.marker);
+            self.remains.clear();
         }
     }
 }
