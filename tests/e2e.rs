@@ -41,8 +41,13 @@ fn installed(variable: &str, below_target: &str) -> Option<PathBuf> {
 
 /// A Python that has the official SDK and `jsonschema`.
 fn python() -> Option<PathBuf> {
+    python_with("acp, jsonschema")
+}
+
+/// A Python that has these modules.
+fn python_with(modules: &str) -> Option<PathBuf> {
     let path = installed("TURND_TEST_PYTHON", "python/bin/python").unwrap_or_else(|| "python3".into());
-    let imports = command(&path).args(["-c", "import acp, jsonschema"]).stderr(Stdio::null()).status();
+    let imports = command(&path).args(["-c", &format!("import {modules}")]).stderr(Stdio::null()).status();
     imports.is_ok_and(|status| status.success()).then_some(path)
 }
 
@@ -111,6 +116,16 @@ fn the_conformance_kit_finds_nothing() {
 fn big_answer() -> serde_json::Value {
     let text = "0123456789abcdef ".repeat(18_000);
     serde_json::json!({"model": {"when": {"user_contains": "big"}, "text": text}})
+}
+
+#[test]
+fn the_fault_server_llmock_finds_nothing_to_blame_in_any_wire_format() {
+    let Some(python) = required("llmock", python_with("llmock")) else { return };
+    let mut judge = command(python);
+    let output = judge.arg(script("llmock.py")).arg(env!("CARGO_BIN_EXE_turnd")).stdin(Stdio::null()).output().unwrap();
+    let verdicts = String::from_utf8_lossy(&output.stdout);
+    println!("{verdicts}");
+    assert!(output.status.success(), "{verdicts}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Runs one of the one-file clients in a folder of its own and gives what it printed.

@@ -132,6 +132,35 @@ pub struct StatusResult {
     /// Model calls it may still make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_left: Option<u32>,
+    /// What the session's provider last said about the account's allowance, where it says anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limits: Option<RateLimits>,
+}
+
+/// The account's allowances at a provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RateLimits {
+    /// Requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<RateLimit>,
+    /// Tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<RateLimit>,
+}
+
+/// One allowance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RateLimit {
+    /// How much there is when it is full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// How much is left.
+    pub remaining: u64,
+    /// Seconds until it is full again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_seconds: Option<u64>,
 }
 
 /// Parameters of [`STEP`].

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::clock::iso8601;
 use crate::message::Message;
-use crate::store::{Children, ListQuery, LoadedSession, SessionRow, Store, StoreError};
+use crate::store::{Children, ListQuery, LoadedSession, SessionRow, Store, StoreError, UsageRow};
 use crate::tool::spill::Spill;
 
 /// Sessions read at a time.
@@ -186,15 +186,32 @@ fn show(session: &LoadedSession, out: &mut (dyn Write + Send)) -> io::Result<()>
     writeln!(out, "model    {} (mode {})", one_line(&row.model), one_line(&row.mode))?;
     writeln!(out, "created  {}, last change {}", iso8601(row.created_at_ms), iso8601(row.updated_at_ms))?;
     for used in &session.usage {
-        let (model, tokens) = (one_line(&format!("{}/{}", used.provider, used.model)), &used.usage);
-        let (input, output) = (tokens.input_tokens, tokens.output_tokens);
-        writeln!(out, "used     {model}: {} calls, {input} tokens in, {output} out", used.calls)?;
+        writeln!(out, "used     {}", used_line(used))?;
     }
     for turn in &session.turns {
         let reason = turn.exit_reason.as_deref().unwrap_or("no end stored");
         writeln!(out, "turn     {}: {} ({}), {} steps", printable(&turn.id), turn.status, reason, turn.steps)?;
     }
     session.shown().try_for_each(|stored| show_message(&stored.message, out))
+}
+
+/// What one model was used for: calls, tokens in and out with what they hold, and the cost where a price is known.
+fn used_line(used: &UsageRow) -> String {
+    let tokens = &used.usage;
+    let part = |count: u64, what: &str| if count > 0 { format!("{count} {what}") } else { String::new() };
+    let list = |parts: [String; 2]| {
+        let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+    };
+    let input = list([part(tokens.cached_tokens, "cached"), part(tokens.cache_write_tokens, "written to the cache")]);
+    let output = list([part(tokens.reasoning_tokens, "reasoning"), String::new()]);
+    let cost = match used.cost_micros {
+        Some(micros) => format!(", {}.{:06} USD", micros / 1_000_000, micros % 1_000_000),
+        None => ", no known price".to_owned(),
+    };
+    let model = one_line(&format!("{}/{}", used.provider, used.model));
+    let (calls, read, written) = (used.calls, tokens.input_tokens, tokens.output_tokens);
+    format!("{model}: {calls} calls, {read} tokens in{input}, {written} out{output}{cost}")
 }
 
 fn show_message(message: &Message, out: &mut (dyn Write + Send)) -> io::Result<()> {
@@ -259,7 +276,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{AssistantMessage, Effect, Part, ToolCall, ToolResult};
+    use crate::message::{AssistantMessage, Effect, Part, ToolCall, ToolResult, Usage};
     use crate::store::Write as Change;
     use clap::Parser;
 
@@ -309,8 +326,18 @@ mod tests {
                 effect: Effect::Done,
             })),
         ];
+        let used = |model: &str, cost_micros, usage| Change::AddUsage {
+            session_id: "s1".into(),
+            provider: "p".into(),
+            model: model.into(),
+            usage,
+            cost_micros,
+        };
+        let tokens = Usage { input_tokens: 100, output_tokens: 7, ..Usage::default() };
+        let detailed = Usage { cached_tokens: 40, cache_write_tokens: 20, reasoning_tokens: 3, ..tokens };
         let store = Store::open(home.path());
         store.write(writes).await.unwrap();
+        store.write(vec![used("m", Some(1_002_500), detailed), used("n", None, tokens)]).await.unwrap();
         store.close().await.unwrap();
         home
     }
@@ -333,6 +360,9 @@ mod tests {
         let shown = output(home.path(), "show s1").await.unwrap();
         assert!(!shown.contains('\u{1b}'));
         assert!(shown.contains("[user]\nlook\u{FFFD}[2J\n"), "{shown}");
+        let used = "used     p/m: 1 calls, 100 tokens in (40 cached, 20 written to the cache), 7 out (3 reasoning), \
+                    1.002500 USD\nused     p/n: 1 calls, 100 tokens in, 7 out, no known price\n";
+        assert!(shown.contains(used), "{shown}");
         assert!(shown.contains("-> read_file {\"path\": 1}\n"), "{shown}");
         assert!(shown.contains("[read_file, failed]\nyyy") && shown.contains("(500 more characters;"), "{shown}");
 

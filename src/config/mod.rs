@@ -210,14 +210,24 @@ pub struct Quirks {
     pub stream_usage: Option<bool>,
     /// Send `parallel_tool_calls`.
     pub parallel_tool_calls: Option<bool>,
-    /// Send `reasoning_effort`.
+    /// Say how hard the model should think.
     pub reasoning_effort: Option<bool>,
+    /// How that is said (chat completions): `field` (`reasoning_effort`) or `object` (`reasoning: {effort}`).
+    pub effort_style: Option<String>,
     /// Send cache markers or a cache key.
     pub prompt_cache: Option<bool>,
+    /// Which of the two a chat completions server takes: `key` or `markers`.
+    pub prompt_cache_style: Option<String>,
     /// How long a marked prefix is kept (Messages): `5m` or `1h`. Default `5m`.
     pub prompt_cache_ttl: Option<String>,
     /// The role of the system prompt: `system` or `developer`.
     pub system_role: Option<String>,
+    /// Where pictures of a tool result go: `user_message` (a message of their own) or `inline`.
+    pub tool_images: Option<String>,
+    /// Which ids of tool calls the server accepts: `any` or `nine_alphanumeric`.
+    pub tool_call_ids: Option<String>,
+    /// Send the provider's extra data on tool calls back to it.
+    pub tool_call_extra: Option<bool>,
 }
 
 /// When and how the history is compacted.

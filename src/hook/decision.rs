@@ -100,6 +100,12 @@ pub(super) fn text_of(answer: &Value) -> Option<String> {
     (!text.trim().is_empty()).then(|| text.to_owned())
 }
 
+/// The name a classifying hook gives a failure: a string, or `{"reason": ...}`; blank is nothing.
+pub(super) fn reason_of(answer: &Value) -> Option<String> {
+    let text = answer.as_str().or_else(|| answer.get("reason").and_then(Value::as_str))?;
+    (!text.trim().is_empty()).then(|| text.trim().to_owned())
+}
+
 /// The context of a `pre_llm_call` hook: a string, or `{"context": ...}`; blank is nothing.
 pub(super) fn context_of(answer: &Value) -> Option<String> {
     let text = answer.as_str().or_else(|| answer.get("context").and_then(Value::as_str))?;

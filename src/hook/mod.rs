@@ -123,6 +123,20 @@ impl HookSet {
         decision
     }
 
+    /// What `transform_api_error_classification` hooks call a failure, in the order they were registered. A hook that
+    /// fails says nothing, so the classifier's word stands.
+    pub async fn reasons(&self, fields: impl FnOnce() -> Value) -> Vec<String> {
+        let point = HookPoint::TransformApiErrorClassification;
+        let mut reasons = Vec::new();
+        for answer in self.call(point, fields).await {
+            match answer {
+                Ok(answer) => reasons.extend(decision::reason_of(&answer)),
+                Err(failure) => tracing::warn!(point = point.as_str(), %failure, "a classifying hook failed"),
+            }
+        }
+        reasons
+    }
+
     /// What `pre_verify` hooks say about a finished answer.
     pub async fn verify(&self, fields: impl FnOnce() -> Value) -> Verification {
         for answer in self.call(HookPoint::PreVerify, fields).await {

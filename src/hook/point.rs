@@ -13,7 +13,7 @@ pub enum HookPoint {
     PostApiRequest,
     /// After each failed request.
     ApiRequestError,
-    /// Before a failed request is classified.
+    /// Before the classification of a failed request takes effect.
     TransformApiErrorClassification,
     /// Before each tool call.
     PreToolCall,

@@ -96,14 +96,16 @@ impl FallbackChain {
         entries.map(|entry| Arc::clone(&entry.endpoint)).collect()
     }
 
-    /// Takes over the context window that the server of this model has named.
-    pub fn learn_window(&self, of: &Endpoint, tokens: u64) {
+    /// Takes over the context window that the server of this model has named. `None`: it names none, and is not
+    /// asked again.
+    pub fn learn_window(&self, of: &Endpoint, tokens: Option<u64>) {
         let mut state = self.lock();
         let State { current, others, .. } = &mut *state;
         for entry in std::iter::once(current).chain(others.iter_mut().map(|(_, entry)| entry)) {
             if entry.endpoint.is_window_assumed && is_same(&entry.endpoint, of) {
                 let mut endpoint = Endpoint::clone(&entry.endpoint);
-                (endpoint.context_window, endpoint.is_window_assumed) = (tokens, false);
+                endpoint.context_window = tokens.unwrap_or(endpoint.context_window);
+                endpoint.is_window_assumed = false;
                 entry.endpoint = Arc::new(endpoint);
             }
         }
@@ -187,7 +189,8 @@ mod tests {
         let assumed = Endpoint { is_window_assumed: true, ..endpoint("p", "m") };
         let chain = FallbackChain::new(assumed, vec![endpoint("f", "n")]);
         for endpoint in chain.endpoints() {
-            chain.learn_window(&endpoint, 8_192);
+            chain.learn_window(&endpoint, Some(8_192));
+            chain.learn_window(&endpoint, Some(4_096));
         }
         let windows: Vec<_> = chain.endpoints().iter().map(|endpoint| endpoint.window()).collect();
         assert_eq!(windows, [8_192, 128_000]);

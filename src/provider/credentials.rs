@@ -63,19 +63,34 @@ struct State {
     has_run_command: bool,
     /// The command's key was refused, so the command is asked again before the next request.
     is_refused: bool,
+    marks: u64,
+}
+
+impl State {
+    fn add(&mut self, at: usize, secret: SecretString) {
+        self.marks += 1;
+        self.keys.insert(at, Key { secret, mark: KeyMark(self.marks), rests_until_ms: 0 });
+    }
 }
 
 #[derive(Debug)]
 struct Key {
     secret: SecretString,
+    mark: KeyMark,
     rests_until_ms: i64,
 }
+
+/// Tells one key of a ring from the others and says nothing about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyMark(u64);
 
 /// A key in use by one request.
 #[derive(Clone, Debug)]
 pub struct Lease {
     /// The key.
     pub secret: SecretString,
+    /// Which key of the ring it is.
+    pub mark: KeyMark,
 }
 
 impl KeyRing {
@@ -83,9 +98,9 @@ impl KeyRing {
     #[must_use]
     pub fn new(provider: &str, keys: Vec<SecretString>, command: Option<String>, redactor: Redactor) -> Self {
         keys.iter().for_each(|key| redactor.learn(key));
-        let keys = keys.into_iter().map(|secret| Key { secret, rests_until_ms: 0 }).collect();
-        let state = Mutex::new(State { keys, ..State::default() });
-        Self { provider: provider.to_owned(), command, redactor, state }
+        let mut state = State::default();
+        keys.into_iter().enumerate().for_each(|(at, secret)| state.add(at, secret));
+        Self { provider: provider.to_owned(), command, redactor, state: Mutex::new(state) }
     }
 
     /// True when there is neither a key nor a command that could give one.
@@ -112,30 +127,29 @@ impl KeyRing {
         let state = self.lock();
         let awake = state.keys.iter().find(|key| key.rests_until_ms <= now_ms);
         let key = awake.or_else(|| state.keys.iter().min_by_key(|key| key.rests_until_ms));
-        Ok(key.map(|key| Lease { secret: key.secret.clone() }))
+        Ok(key.map(|key| Lease { secret: key.secret.clone(), mark: key.mark }))
     }
 
     /// Puts a key to rest, because its owner was told to wait or it was refused.
-    pub fn rest(&self, lease: &Lease, until_ms: i64) {
+    pub fn rest(&self, mark: KeyMark, until_ms: i64) {
         let mut state = self.lock();
-        let same = |key: &&mut Key| key.secret.expose_secret() == lease.secret.expose_secret();
-        if let Some(key) = state.keys.iter_mut().find(same) {
+        if let Some(key) = state.keys.iter_mut().find(|key| key.mark == mark) {
             key.rests_until_ms = key.rests_until_ms.max(until_ms);
         }
     }
 
     /// Tells that the key was refused: it rests, and a command is asked again before the next request.
-    pub fn refuse(&self, lease: &Lease, until_ms: i64) {
-        self.rest(lease, until_ms);
+    pub fn refuse(&self, mark: KeyMark, until_ms: i64) {
+        self.rest(mark, until_ms);
         if self.command.is_some() {
             self.lock().is_refused = true;
         }
     }
 
-    /// True when the next request will use a key that was not refused or told to wait.
+    /// True when a command can give a key in the place of a refused one.
     #[must_use]
-    pub fn has_other(&self, now_ms: i64) -> bool {
-        self.command.is_some() || self.awake(now_ms) > 0
+    pub fn has_command(&self) -> bool {
+        self.command.is_some()
     }
 
     fn needs_command(&self) -> bool {
@@ -163,7 +177,7 @@ impl KeyRing {
         if std::mem::replace(&mut state.has_run_command, true) && !state.keys.is_empty() {
             state.keys.remove(0);
         }
-        state.keys.insert(0, Key { secret, rests_until_ms: 0 });
+        state.add(0, secret);
         Ok(())
     }
 
@@ -286,10 +300,10 @@ mod tests {
         let ring = ring(&["a", "b"], None);
         assert_eq!(used(&ring, 0).await, "a");
         let lease = ring.lease(0).await.unwrap().unwrap();
-        ring.rest(&lease, 1_000);
+        ring.rest(lease.mark, 1_000);
         assert_eq!((used(&ring, 0).await.as_str(), ring.awake(0)), ("b", 1));
         let lease = ring.lease(0).await.unwrap().unwrap();
-        ring.rest(&lease, 2_000);
+        ring.rest(lease.mark, 2_000);
         assert_eq!((used(&ring, 0).await.as_str(), ring.awake(0)), ("a", 0), "the one that may wake first");
         assert_eq!(used(&ring, 2_000).await, "a");
     }
@@ -298,8 +312,8 @@ mod tests {
     async fn a_refused_only_key_cannot_be_replaced() {
         let ring = ring(&["a"], None);
         let lease = ring.lease(0).await.unwrap().unwrap();
-        ring.refuse(&lease, 1_000);
-        assert!(!ring.has_other(0));
+        ring.refuse(lease.mark, 1_000);
+        assert!(!ring.has_command() && ring.awake(0) == 0);
     }
 
     #[tokio::test]
@@ -318,8 +332,8 @@ mod tests {
         assert_eq!(used(&ring, 0).await, "key-1");
         assert_eq!(used(&ring, 0).await, "key-1");
         let lease = ring.lease(0).await.unwrap().unwrap();
-        ring.refuse(&lease, 1_000);
-        assert!(ring.has_other(0), "the command may give another");
+        ring.refuse(lease.mark, 1_000);
+        assert!(ring.has_command(), "the command may give another");
         assert_eq!(used(&ring, 0).await, "key-2");
         assert_eq!(ring.awake(0), 1);
     }

@@ -26,6 +26,12 @@ pub trait Decoder: Send {
     /// usage) does not count.
     fn is_done(&self) -> bool;
 
+    /// True once the answer's terminal marker came, even where more may follow: a server that falls silent now is
+    /// not waited for as long as one that still writes.
+    fn has_ended(&self) -> bool {
+        self.is_done()
+    }
+
     /// The whole reply, once the stream has ended. `out` gets what was held back while streaming
     /// (the start of a tag that never came, half of a surrogate pair).
     ///

@@ -59,6 +59,8 @@ pub struct ServerQuirks {
     pub parallel_tool_calls: bool,
     /// Send the reasoning effort.
     pub reasoning_effort: bool,
+    /// How a chat completions server is told it.
+    pub effort_style: EffortStyle,
     /// Send cache markers (Messages) or a cache key (OpenAI).
     pub prompt_cache: bool,
     /// Which of the two a chat completions server takes.
@@ -84,6 +86,7 @@ impl Default for ServerQuirks {
             stream_usage: true,
             parallel_tool_calls: false,
             reasoning_effort: false,
+            effort_style: EffortStyle::Field,
             prompt_cache: false,
             cache_style: CacheStyle::Key,
             cache_ttl: CacheTtl::FiveMinutes,
@@ -191,6 +194,16 @@ pub enum CacheStyle {
     Key,
     /// Markers inside text parts, for Anthropic's models behind an aggregator.
     Markers,
+}
+
+/// How a chat completions server is told how hard the model should think.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EffortStyle {
+    /// `"reasoning_effort": "medium"`.
+    #[default]
+    Field,
+    /// `"reasoning": {"effort": "medium"}`, of OpenRouter.
+    Object,
 }
 
 /// How long a marked prefix is kept.

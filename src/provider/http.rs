@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use secrecy::ExposeSecret;
 
 use crate::clock;
+use crate::provider::allowance::Allowance;
 use crate::provider::classify::{ErrorBody, Failure, classify};
 use crate::provider::credentials::{Lease, process_env};
 use crate::provider::models::MAX_LISTING;
@@ -48,6 +49,8 @@ struct State {
     clients: BTreeMap<ClientKey, Client>,
     /// When the last answer of a host ended, so that a kept connection may still stand.
     answered: BTreeMap<String, Instant>,
+    /// What each provider last said about the account's allowance.
+    allowances: BTreeMap<String, Allowance>,
 }
 
 /// What clients differ in.
@@ -71,6 +74,12 @@ impl Http {
         let client = build(key)?;
         self.lock().clients.insert(key, client.clone());
         Ok(client)
+    }
+
+    /// What this provider last said about the account's allowance.
+    #[must_use]
+    pub fn allowance(&self, provider: &str) -> Option<Allowance> {
+        self.lock().allowances.get(provider).copied()
     }
 
     /// Tells that an answer ended, so that its connection may be kept.
@@ -119,7 +128,7 @@ impl Endpoint {
     /// Cancel-safe: dropping the future closes the connection.
     ///
     /// # Errors
-    /// The classified failure. A key that was refused or told to wait rests from now on.
+    /// The classified failure. The key does not rest yet: [`Recovery`](super::recovery::Recovery) sees to that.
     pub async fn open(&self, http: &Http, request: &ModelRequest<'_>) -> Result<ModelStream, ProviderError> {
         if let Some(script) = &self.script {
             return Ok(ModelStream::scripted(script.stream(request, &self.model)?));
@@ -182,8 +191,22 @@ impl Endpoint {
             message: clean.chars().take(500).collect(),
             retry_after: None,
             request_id: None,
+            key: None,
             provider: self.provider.clone(),
             model: self.model.clone(),
+        }
+    }
+
+    /// Puts the key to rest after a failure that is about the key.
+    pub(super) fn rest_key(&self, error: &ProviderError) {
+        let Some(mark) = error.key else { return };
+        let now_ms = clock::now_ms();
+        let until = |rest: Duration| now_ms.saturating_add(i64::try_from(rest.as_millis()).unwrap_or(i64::MAX));
+        match error.kind {
+            ErrorKind::RateLimit => self.keys.rest(mark, until(error.retry_after.unwrap_or(RATE_LIMIT_REST))),
+            ErrorKind::Billing => self.keys.rest(mark, until(BILLING_REST)),
+            ErrorKind::Auth => self.keys.refuse(mark, until(REFUSED_REST)),
+            _ => {}
         }
     }
 
@@ -267,6 +290,10 @@ impl CallContext {
     async fn judge(mut self, mut response: Response) -> Result<(Response, Self), ProviderError> {
         let id = ["x-request-id", "request-id"].iter().find_map(|name| response.headers().get(*name));
         self.request_id = id.and_then(|id| id.to_str().ok()).map(|id| id.chars().take(200).collect());
+        if let Some(allowance) = Allowance::read(response.headers(), clock::now_ms()) {
+            tracing::debug!(provider = self.endpoint.provider, ?allowance, "the account's allowance");
+            self.http.lock().allowances.insert(self.endpoint.provider.clone(), allowance);
+        }
         let status = response.status();
         if status.is_success() {
             return Ok((response, self));
@@ -280,7 +307,6 @@ impl CallContext {
             let message = format!("HTTP {status}: redirected to {location}; set base_url to where the server is");
             error.message = self.endpoint.failed(error.kind, None, &message).message;
         }
-        self.rest_key(&error);
         Err(error)
     }
 
@@ -305,14 +331,8 @@ impl CallContext {
             None if said.is_empty() => "the provider reported an error without a text".to_owned(),
             None => said.to_owned(),
         };
-        ProviderError { request_id: self.request_id.clone(), ..endpoint.failed(kind, status, &message) }
-    }
-
-    /// As [`Self::reported`], for a failure after the head: the key rests here too.
-    pub(super) fn reported_inside(&self, body: &str) -> ProviderError {
-        let error = self.reported(None, body);
-        self.rest_key(&error);
-        error
+        let key = self.lease.as_ref().map(|lease| lease.mark);
+        ProviderError { request_id: self.request_id.clone(), key, ..endpoint.failed(kind, status, &message) }
     }
 
     /// An error of our own making about this call.
@@ -324,21 +344,6 @@ impl CallContext {
         let cause = chain(error);
         let kind = classify(&Failure { cause: &cause, ..Failure::default() });
         self.failed(kind, &cause)
-    }
-
-    /// Puts the key to rest after a failure that is about the key.
-    fn rest_key(&self, error: &ProviderError) {
-        let Some(lease) = &self.lease else { return };
-        let now_ms = clock::now_ms();
-        let until = |rest: Duration| now_ms.saturating_add(i64::try_from(rest.as_millis()).unwrap_or(i64::MAX));
-        match error.kind {
-            ErrorKind::RateLimit => {
-                self.endpoint.keys.rest(lease, until(error.retry_after.unwrap_or(RATE_LIMIT_REST)));
-            }
-            ErrorKind::Billing => self.endpoint.keys.rest(lease, until(BILLING_REST)),
-            ErrorKind::Auth => self.endpoint.keys.refuse(lease, until(REFUSED_REST)),
-            _ => {}
-        }
     }
 }
 

@@ -326,7 +326,9 @@ async fn a_refused_key_rests_and_the_next_one_is_used() {
     let keys = Arc::new(KeyRing::new("p", keys, None, Redactor::default()));
     let endpoint = Endpoint { keys, ..server.endpoint() };
     let http = Http::default();
-    assert_eq!(call(&endpoint, &http).await.1.unwrap_err().kind, ErrorKind::Auth);
+    let error = call(&endpoint, &http).await.1.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Auth);
+    endpoint.rest_key(&error);
     call(&endpoint, &http).await.1.unwrap();
     let requests = server.requests();
     assert!(requests[0].contains("test-key-first") && requests[1].contains("test-key-second"));
@@ -411,10 +413,88 @@ async fn a_local_server_is_asked_for_its_window() {
     use super::recovery::FallbackChain;
     let listing = r#"{"object":"list","data":[{"id":"m","meta":{"n_ctx":8192}}]}"#;
     let server = Server::start(vec![plain("200 OK", "content-type: application/json\r\n", listing)]);
-    let chain = FallbackChain::new(Endpoint { is_window_assumed: true, ..server.endpoint() }, Vec::new());
-    super::models::learn_windows(&chain, &Http::default()).await;
-    assert_eq!(chain.current().window(), 8192);
+    let own = Endpoint { is_window_assumed: true, provider: "llamacpp".into(), ..server.endpoint() };
+    let chain = FallbackChain::new(own, Vec::new());
+    for _ in 0..2 {
+        super::models::learn_window(&chain, &Http::default()).await;
+        assert_eq!(chain.current().window(), 8192);
+    }
+    assert_eq!(server.requests().len(), 1);
     assert!(server.requests()[0].starts_with("get /v1/models http/1.1\r\n"));
+}
+
+#[tokio::test]
+async fn a_server_whose_window_is_known_or_that_is_not_the_users_own_is_never_asked_for_it() {
+    use super::recovery::FallbackChain;
+    let server = Server::start(vec![whole_answer()]);
+    let known = Endpoint { provider: "llamacpp".into(), ..server.endpoint() };
+    let foreign = Endpoint { is_window_assumed: true, ..server.endpoint() };
+    for endpoint in [known, foreign] {
+        super::models::learn_window(&FallbackChain::new(endpoint, Vec::new()), &Http::default()).await;
+    }
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn words_between_events_are_passed_over_and_counted_and_damaged_events_are_not() {
+    let noisy = Server::start(vec![chunks(&["data: ping\n\n", TEXT, "data: \"x\"\n\n", STOP, DONE, ""])]);
+    let messages = [Message::user("hello")];
+    let request =
+        ModelRequest { system: "", messages: &messages, tools: &[], max_output_tokens: None, session_id: "s" };
+    let mut stream = noisy.endpoint().open(&Http::default(), &request).await.unwrap();
+    let mut events = Vec::new();
+    let reply = loop {
+        if let Some(reply) = stream.next(&mut events).await.unwrap() {
+            break reply;
+        }
+    };
+    assert_eq!((reply.message.text.as_str(), stream.passed_over()), ("hi", 2));
+
+    let damaged = Server::start(vec![chunks(&["data: {\"choices\":[{\"del\n\n", TEXT, STOP, DONE, ""])]);
+    assert_eq!(error_of(&damaged).await.kind, ErrorKind::InvalidResponse);
+    let endless = "data: ping\n\n".repeat(200);
+    let endless = Server::start(vec![chunks(&[&endless, TEXT, STOP, DONE, ""])]);
+    assert_eq!(error_of(&endless).await.kind, ErrorKind::InvalidResponse);
+}
+
+#[tokio::test]
+async fn words_that_are_no_events_do_not_keep_a_dead_stream_alive() {
+    let pings = std::iter::repeat_n(Chunk("data: ping\n\n".into()), 3);
+    let mut steps = chunks(&[TEXT]);
+    steps.extend(pings);
+    steps.push(Heartbeats);
+    let server = Server::start(vec![steps]);
+    let mut endpoint = server.endpoint();
+    endpoint.timeouts.idle = Duration::from_millis(300);
+    assert_eq!(call(&endpoint, &Http::default()).await.1.unwrap_err().kind, ErrorKind::Timeout);
+}
+
+#[tokio::test]
+async fn a_server_that_keeps_its_stream_open_after_the_end_is_not_waited_for_long() {
+    let mut steps = chunks(&[TEXT, STOP]);
+    steps.push(Hang);
+    let server = Server::start(vec![steps]);
+    let mut endpoint = server.endpoint();
+    endpoint.timeouts.idle = Duration::from_secs(5);
+    let begun = Instant::now();
+    let reply = call(&endpoint, &Http::default()).await.1.unwrap();
+    assert_eq!(reply.message.text, "hi");
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn the_accounts_allowance_is_kept_from_every_answer() {
+    let headers =
+        "content-type: application/json\r\nx-ratelimit-limit-requests: 60\r\nx-ratelimit-remaining-requests: ";
+    let answer = |status: &str, left: u32| plain(status, &format!("{headers}{left}\r\n"), "{}");
+    let server = Server::start(vec![answer("200 OK", 5), answer("429 Too Many Requests", 0)]);
+    let (endpoint, http) = (server.endpoint(), Http::default());
+    assert_eq!(http.allowance(&endpoint.provider), None);
+    for left in [5, 0] {
+        call(&endpoint, &http).await.1.unwrap_err();
+        let requests = http.allowance(&endpoint.provider).unwrap().requests.unwrap();
+        assert_eq!((requests.limit, requests.remaining), (Some(60), left));
+    }
 }
 
 #[tokio::test]

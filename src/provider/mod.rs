@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::message::{AssistantMessage, Message, Usage};
 use crate::tool::ToolSpec;
 
+pub mod allowance;
 pub mod anthropic_messages;
 pub mod auxiliary;
+mod cache_control;
 pub mod catalog;
 pub mod chain;
 pub mod chat_completions;
@@ -34,6 +36,7 @@ mod loose;
 mod matrix_tests;
 pub mod models;
 pub mod normalize;
+mod pictures;
 pub mod pricing;
 pub mod recovery;
 pub mod redact;
@@ -45,7 +48,9 @@ pub mod sse;
 pub mod stream;
 mod think;
 pub mod url;
+mod usage;
 
+pub use credentials::KeyMark;
 pub use decoder::{DecodeError, Decoder};
 pub use endpoint::Endpoint;
 pub use sse::SseEvent;
@@ -176,6 +181,12 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// The reason with this wire name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::deserialize(serde::de::value::StrDeserializer::<serde::de::value::Error>::new(name)).ok()
+    }
+
     /// The wire and store name, as in `data.kind` of an error.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -224,6 +235,8 @@ pub struct ProviderError {
     pub retry_after: Option<Duration>,
     /// The provider's id of the request.
     pub request_id: Option<String>,
+    /// The key that was used, for putting it to rest.
+    pub key: Option<KeyMark>,
     /// The provider's name in the configuration.
     pub provider: String,
     /// The model asked.

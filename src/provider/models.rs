@@ -1,11 +1,13 @@
 //! What a server says about its models: names for `turnd doctor`, context windows of local servers.
 //!
-//! Nothing waits for this: a session starts with what is known, and takes the server's word over when it comes.
+//! Nothing waits for this: a session starts with what is known, and takes the server's word over when it comes. A
+//! server that somebody else may count requests at is never asked without need.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::provider::catalog::BuiltIn;
 use crate::provider::chain::FallbackChain;
 use crate::provider::http::Http;
 use crate::provider::{Endpoint, ErrorKind, ProviderError};
@@ -41,24 +43,24 @@ impl Endpoint {
     }
 }
 
-/// Asks the servers of models nobody knows for their context windows, and takes over what they say.
+/// Asks the server of the current model for its context window where nobody has said it, and takes over what it
+/// says. Meant to run beside a model call: only the user's own server of a built-in provider is asked, once.
 ///
-/// Cancel-safe. Failures mean only that nothing is learned.
-pub async fn learn_windows(chain: &FallbackChain, http: &Http) {
-    for endpoint in chain.endpoints() {
-        if !endpoint.is_window_assumed {
-            continue;
-        }
-        match endpoint.list_models(http).await {
-            Ok(models) => {
-                let window = window_of(&models, &endpoint.model);
-                if let Some(window) = window {
-                    chain.learn_window(&endpoint, window);
-                }
-            }
-            Err(error) => tracing::debug!(%error, "the server lists no models"),
-        }
+/// Cancel-safe: a dropped call asks again next time. Failures mean only that nothing is learned.
+pub async fn learn_window(chain: &FallbackChain, http: &Http) {
+    let endpoint = chain.current();
+    let is_own_server = BuiltIn::named(&endpoint.provider).is_some_and(|built_in| built_in.is_local);
+    if !endpoint.is_window_assumed || !is_own_server {
+        return;
     }
+    let window = match endpoint.list_models(http).await {
+        Ok(models) => window_of(&models, &endpoint.model),
+        Err(error) => {
+            tracing::debug!(%error, "the server lists no models");
+            None
+        }
+    };
+    chain.learn_window(&endpoint, window);
 }
 
 /// The window of this model. A server with a single model answers every name with it.

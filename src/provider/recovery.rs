@@ -75,9 +75,16 @@ impl Recovery {
         Self { requests: 0, failures: 0, rotations: 0, compactions: 0, has_left_refusal: false }
     }
 
-    /// What to do about this failure. Changes the chain where another model or another request is to be tried.
+    /// Requests that have failed so far.
+    #[must_use]
+    pub fn failed_requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// What to do about this failure. Puts its key to rest where it is about the key, and changes the chain where another model or another request is to be tried.
     pub fn next(&mut self, chain: &FallbackChain, error: &ProviderError, visible: Visible) -> Action {
         let endpoint = chain.current();
+        endpoint.rest_key(error);
         self.requests += 1;
         self.failures += 1;
         if self.requests >= MAX_REQUESTS.max(endpoint.retry.max_retries.saturating_add(1)) {
@@ -149,9 +156,11 @@ impl Recovery {
         }
     }
 
-    /// Another key, when there is one that was not refused.
+    /// Another key, when there is one that was not refused. A command is asked for another one once.
     fn rotate(&mut self, endpoint: &Endpoint) -> Option<Action> {
-        if self.rotations >= MAX_ROTATIONS || !endpoint.keys.has_other(clock::now_ms()) {
+        let keys = &endpoint.keys;
+        let has_other = keys.awake(clock::now_ms()) > 0 || (keys.has_command() && self.rotations == 0);
+        if self.rotations >= MAX_ROTATIONS || !has_other {
             return None;
         }
         self.rotations += 1;

@@ -42,7 +42,7 @@ fn until(at_ms: i64, now_ms: i64) -> Option<Duration> {
 }
 
 /// `1m30.5s` and the like, a number of seconds, a time since 1970 in seconds or milliseconds, or a date.
-fn reset_wait(value: &str, now_ms: i64) -> Option<Duration> {
+pub(super) fn reset_wait(value: &str, now_ms: i64) -> Option<Duration> {
     if let Ok(number) = value.parse::<f64>() {
         #[expect(clippy::cast_possible_truncation, reason = "a float casts to the nearest representable integer")]
         return match number {

@@ -274,6 +274,7 @@ fn failure(model: &str, kind: ErrorKind, message: &str) -> ProviderError {
         message: message.to_owned(),
         retry_after: None,
         request_id: None,
+        key: None,
         provider: "scripted".into(),
         model: model.to_owned(),
     }

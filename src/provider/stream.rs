@@ -10,12 +10,16 @@ use tokio::time::Instant;
 use crate::provider::http::{CallContext, chain, silence};
 use crate::provider::scripted::ScriptedStream;
 use crate::provider::sse::{SseDecoder, SseError};
-use crate::provider::{DecodeError, Decoder, ErrorKind, ModelEvent, ModelReply, ProviderError};
+use crate::provider::{DecodeError, Decoder, ErrorKind, ModelEvent, ModelReply, ProviderError, SseEvent};
 
 /// The most bytes of one answer after decompression. Far above any model's, far below memory trouble.
 const MAX_ANSWER_BYTES: usize = 128 << 20;
 /// The most bytes that are decoded before what they hold is handed on, when more is ready at once.
 const MAX_READ_AHEAD: usize = 64 * 1024;
+/// The most pieces of one answer that are passed over because they are no JSON.
+const MAX_NOISE: u32 = 100;
+/// The part of the idle time in which a server may still bring its counts after the end of its answer.
+const LAST_WORDS: u32 = 10;
 /// How long the end of the body is waited for after the end of the answer, so that the connection can be kept.
 const DRAIN: Duration = Duration::from_millis(2);
 
@@ -51,6 +55,15 @@ impl ModelStream {
             Inner::Scripted(stream) => stream.next(out).await,
         }
     }
+
+    /// Pieces of the answer that were passed over because they are no JSON.
+    #[must_use]
+    pub fn passed_over(&self) -> u32 {
+        match &self.0 {
+            Inner::Http(stream) => stream.noise,
+            Inner::Scripted(_) => 0,
+        }
+    }
 }
 
 /// An answer over HTTP.
@@ -63,6 +76,7 @@ pub(super) struct HttpStream {
     context: CallContext,
     deadline: Instant,
     received: usize,
+    noise: u32,
 }
 
 /// What the bytes turned out to be.
@@ -102,6 +116,7 @@ impl HttpStream {
             context,
             deadline,
             received: 0,
+            noise: 0,
         }
     }
 
@@ -171,14 +186,23 @@ impl HttpStream {
             self.deadline = Instant::now() + self.context.endpoint.timeouts.idle;
             return Ok(());
         }
-        let events = self.sse.events();
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
+        let noise = &mut self.noise;
+        let mut has_news = false;
         let fed = self.sse.feed(chunk, &mut |event| {
             // What follows the end of the answer is of no concern.
-            if decoder.is_done() { Ok(()) } else { decoder.push(event, out).map_err(Broken) }
+            if decoder.is_done() {
+                return Ok(());
+            }
+            if is_noise(event) {
+                return pass_over(noise).map_err(Broken);
+            }
+            has_news = true;
+            decoder.push(event, out).map_err(Broken)
         });
-        if self.sse.events() > events {
-            self.deadline = Instant::now() + self.context.endpoint.timeouts.idle;
+        if has_news {
+            let idle = self.context.endpoint.timeouts.idle;
+            self.deadline = Instant::now() + if decoder.has_ended() { idle / LAST_WORDS } else { idle };
         }
         fed.map_err(|Broken(error)| self.undecodable(error))
     }
@@ -200,7 +224,11 @@ impl HttpStream {
             Shape::Whole(body) => decoder.whole(body, out).map_err(cut_short),
             Shape::Unknown | Shape::Events if decoder.is_done() => Ok(()),
             Shape::Unknown | Shape::Events => {
-                let fed = self.sse.finish(&mut |event| decoder.push(event, out).map_err(Broken));
+                let noise = &mut self.noise;
+                let fed = self.sse.finish(&mut |event| {
+                    let read = if is_noise(event) { pass_over(noise) } else { decoder.push(event, out) };
+                    read.map_err(Broken)
+                });
                 fed.map_err(|Broken(error)| cut_short(error))
             }
         };
@@ -222,7 +250,7 @@ impl HttpStream {
     /// Nothing came in time. An answer that had its terminal marker is whole all the same.
     fn fell_silent(&mut self, out: &mut Vec<ModelEvent>) -> Result<Option<ModelReply>, ProviderError> {
         let timeouts = &self.context.endpoint.timeouts;
-        let limit = if self.sse.events() == 0 { timeouts.first_event } else { timeouts.idle };
+        let limit = if self.sse.events() == u64::from(self.noise) { timeouts.first_event } else { timeouts.idle };
         match self.finish(out) {
             Ok(reply) => Ok(Some(reply)),
             Err(_) => Err(self.context.failed(ErrorKind::Timeout, &silence(limit))),
@@ -231,7 +259,7 @@ impl HttpStream {
 
     fn undecodable(&self, error: DecodeError) -> ProviderError {
         match error {
-            DecodeError::Reported { body } => self.context.reported_inside(&body),
+            DecodeError::Reported { body } => self.context.reported(None, &body),
             DecodeError::Truncated => {
                 let message = "the answer ended before its end: no finish reason and no end marker came";
                 self.context.failed(ErrorKind::TruncatedStream, message)
@@ -241,6 +269,19 @@ impl HttpStream {
             }
         }
     }
+}
+
+/// True for an event that no format has: proxies write words such as `ping` where an object belongs. An object that is
+/// damaged is none of these, because a piece of the answer may be lost with it.
+fn is_noise(event: &SseEvent<'_>) -> bool {
+    let data = event.data.trim_start();
+    event.name != "error" && !data.starts_with(['{', '[']) && data.trim_end() != "null"
+}
+
+fn pass_over(noise: &mut u32) -> Result<(), DecodeError> {
+    *noise += 1;
+    let is_too_much = *noise > MAX_NOISE;
+    if is_too_much { Err(DecodeError::Malformed("too many pieces of it are no JSON".into())) } else { Ok(()) }
 }
 
 /// What is malformed at the very end is most likely cut.

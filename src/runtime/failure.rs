@@ -19,6 +19,7 @@ pub(super) fn provider_error(error: &Value, provider: &str, model: &str) -> Prov
         message,
         retry_after: None,
         request_id: None,
+        key: None,
         provider: provider.to_owned(),
         model: model.to_owned(),
     }

@@ -21,7 +21,7 @@ pub fn refusals(format: ApiMode, body: &Value, view: &View) -> Vec<String> {
     }
     check_history(&view.messages, &mut found);
     check_tools(view, &mut found);
-    if body.to_string().contains("\\u0000") {
+    if body.to_string().replace("\\\\", "").contains("\\u0000") {
         found.push("the request contains U+0000".into());
     }
     found

@@ -15,6 +15,7 @@ mod obey_slash;
 mod open;
 pub mod port;
 mod questions;
+mod rate_limits;
 mod registry;
 mod replay;
 mod slash;

@@ -373,7 +373,8 @@ impl Task {
 
     fn status(&self) -> StatusResult {
         let queue_length = self.waiting.len();
-        match &self.phase {
+        let rate_limits = self.session.rate_limits();
+        let status = match &self.phase {
             Phase::Idle(_) => StatusResult { phase: "idle".into(), queue_length, ..StatusResult::default() },
             Phase::Compacting(_) => {
                 StatusResult { phase: "compacting".into(), queue_length, ..StatusResult::default() }
@@ -387,9 +388,11 @@ impl Task {
                     turn_id: Some(running.turn_id.to_string()),
                     step: Some(progress.step),
                     budget_left: Some(progress.budget_left),
+                    rate_limits: None,
                 }
             }
-        }
+        };
+        StatusResult { rate_limits, ..status }
     }
 
     // ---- the end

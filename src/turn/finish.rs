@@ -64,7 +64,7 @@ impl<Io: TurnIo> Turn<'_, Io> {
             records.push(Record::Message(Message::Assistant(message.clone())));
             self.history.push(Message::Assistant(message));
         }
-        records.push(self.usage_record());
+        records.append(&mut self.unrecorded);
         records.push(Record::End(report.clone()));
         let report = match self.scope.io.record(records).await {
             Ok(()) => report,
@@ -139,13 +139,6 @@ impl<Io: TurnIo> Turn<'_, Io> {
     /// Shows a text of our own as part of the answer.
     async fn say(&self, text: &str) {
         self.scope.io.emit(TurnEvent::Text { message_id: self.message_id(), text: text.to_owned() }).await;
-    }
-
-    /// What was counted since the last record.
-    pub(super) fn usage_record(&mut self) -> Record {
-        let usage = std::mem::take(&mut self.unrecorded);
-        let endpoint = self.scope.context.chain.current();
-        Record::Usage { provider: endpoint.provider.clone(), model: endpoint.model.clone(), usage }
     }
 }
 

@@ -107,14 +107,21 @@ pub(crate) fn reply(endpoint: &Endpoint, api_call: u32, reply: &ModelReply) -> V
     })
 }
 
-pub(crate) fn request_error(endpoint: &Endpoint, api_call: u32, error: &ProviderError) -> Value {
+/// `retries` counts the requests of this call that failed before.
+pub(crate) fn request_error(endpoint: &Endpoint, api_call: u32, retries: u32, error: &ProviderError) -> Value {
     json!({
         "provider": endpoint.provider,
         "model": endpoint.model,
+        "base_url": endpoint.base_url,
+        "api_mode": endpoint.mode.as_str(),
         "api_call_count": api_call,
+        "error_type": if error.status.is_some() { "http" } else { "transport" },
         "status_code": error.status,
-        "reason": error.kind.as_str(),
         "error_message": error.message,
+        "retry_count": retries,
+        "max_retries": endpoint.retry.max_retries,
+        "retryable": error.kind.hints().retryable,
+        "reason": error.kind.as_str(),
     })
 }
 

@@ -97,7 +97,8 @@ pub(super) struct Turn<'a, Io> {
     pub(super) api_calls: u32,
     pub(super) stored_answers: u32,
     pub(super) usage: Usage,
-    pub(super) unrecorded: Usage,
+    /// What each call used that no record has told yet.
+    pub(super) unrecorded: Vec<Record>,
     /// US dollars, as long as every call's price was known.
     pub(super) cost_usd: Option<f64>,
     has_left_refusal: bool,
@@ -127,7 +128,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
             api_calls: 0,
             stored_answers: 0,
             usage: Usage::default(),
-            unrecorded: Usage::default(),
+            unrecorded: Vec::new(),
             cost_usd: Some(0.0),
             has_left_refusal: false,
             finish: FinishReason::Stop,
@@ -286,8 +287,9 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         self.scope.context.compactor.gauge.note_usage(tokens, messages, compact::trigger(self.scope.context));
         self.finish = reply.message.finish;
         self.usage.add(&reply.usage);
-        self.unrecorded.add(&reply.usage);
         let endpoint = self.scope.context.chain.current();
+        let (provider, model) = (endpoint.provider.clone(), endpoint.model.clone());
+        self.unrecorded.push(Record::Usage { provider, model, usage: reply.usage });
         let cost = pricing::cost_usd(&endpoint.provider, &endpoint.model, &reply.usage);
         self.cost_usd = self.cost_usd.zip(cost).map(|(before, cost)| before + cost);
         let event = TurnEvent::Usage {
@@ -310,7 +312,8 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         calls::repair(&mut message, &self.scope.context.tools, &mut self.used_call_ids);
         let batch = Batch::prepare(&self.scope, &message.tool_calls).await;
         let is_all_unknown = batch.is_all_unknown(&self.scope);
-        let mut records = vec![Record::Message(Message::Assistant(message.clone())), self.usage_record()];
+        let mut records = vec![Record::Message(Message::Assistant(message.clone()))];
+        records.append(&mut self.unrecorded);
         records.extend(batch.records());
         self.scope.io.record(records).await?;
         self.stored_answers += 1;

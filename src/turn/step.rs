@@ -3,12 +3,14 @@
 //! Nothing partial is kept: a call ends as one whole reply or as nothing. Text that was shown before a
 //! failure stays on the client's screen, and a notice says that the answer begins again.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use crate::hook::HookPoint;
 use crate::message::{Message, Part};
 use crate::provider::auxiliary::SideTask;
 use crate::provider::endpoint::Endpoint;
+use crate::provider::models::learn_window;
 use crate::provider::normalize::{Target, normalize};
 use crate::provider::recovery::{self, Action, Recovery, Visible};
 use crate::provider::{ErrorKind, ModelEvent, ModelReply, ModelRequest, ProviderError};
@@ -66,8 +68,15 @@ pub(super) async fn call_model<Io: TurnIo>(scope: &Scope<'_, Io>, call: Call<'_>
         () = scope.cancel.cancelled() => CallEnd::Cancelled,
         () = scope.io.redirected() => CallEnd::Redirected,
         end = attempts.run() => end,
+        never = learn(scope) => match never {},
     };
     (end, attempts.requests)
+}
+
+/// Learns about the model while it is called; ends never, so that only the call decides.
+async fn learn<Io: TurnIo>(scope: &Scope<'_, Io>) -> Infallible {
+    learn_window(&scope.context.chain, &scope.context.http).await;
+    std::future::pending().await
 }
 
 struct Attempts<'a, Io> {
@@ -90,14 +99,14 @@ impl<Io: TurnIo> Attempts<'_, Io> {
             let mut visible = Visible::Nothing;
             let number = self.call.requests_before + self.requests;
             let hooks = &self.scope.context.hooks;
-            let error = match self.attempt(&endpoint, number, &mut visible).await {
+            let mut error = match self.attempt(&endpoint, number, &mut visible).await {
                 Ok(reply) => {
                     hooks.observe(HookPoint::PostApiRequest, || payload::reply(&endpoint, number, &reply)).await;
                     return CallEnd::Reply(reply);
                 }
                 Err(error) => error,
             };
-            hooks.observe(HookPoint::ApiRequestError, || payload::request_error(&endpoint, number, &error)).await;
+            self.reclassify(&endpoint, number, &mut error).await;
             tracing::debug!(%error, kind = error.kind.as_str(), "a model call failed");
             if visible == Visible::Something {
                 self.shown += 1;
@@ -124,6 +133,21 @@ impl<Io: TurnIo> Attempts<'_, Io> {
         error.kind == ErrorKind::ImageTooLarge
             && context.compactor.auxiliary.has_own(SideTask::Vision)
             && context.chain.adjust(|adjustments| adjustments.drop_images = true)
+    }
+
+    /// Lets hooks see a failure and call it by another name before anything is done about it. Names that are none
+    /// leave the classifier's.
+    async fn reclassify(&self, endpoint: &Endpoint, number: u32, error: &mut ProviderError) {
+        let hooks = &self.scope.context.hooks;
+        let retries = self.recovery.failed_requests();
+        let fields = || payload::request_error(endpoint, number, retries, error);
+        hooks.observe(HookPoint::ApiRequestError, fields).await;
+        let names = hooks.reasons(fields).await;
+        if let Some(kind) = names.iter().find_map(|name| ErrorKind::named(name)) {
+            error.kind = kind;
+        } else if let Some(name) = names.first() {
+            tracing::warn!(name, "a hook called a failed request by a name that is none");
+        }
     }
 
     /// The history as this request carries it.
@@ -168,9 +192,20 @@ impl<Io: TurnIo> Attempts<'_, Io> {
                 self.emit(&message_id, event).await;
             }
             if let Some(reply) = done? {
+                self.tell_passed_over(endpoint, stream.passed_over()).await;
                 return Ok(reply);
             }
         }
+    }
+
+    /// Says once that a server writes what belongs to no format.
+    async fn tell_passed_over(&self, endpoint: &Endpoint, pieces: u32) {
+        if pieces == 0 {
+            return;
+        }
+        let text = format!("{} sent {pieces} pieces that are no JSON; they were passed over.", endpoint.id());
+        tracing::warn!(provider = endpoint.provider, pieces, "pieces of an answer are no JSON and were passed over");
+        self.scope.io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
     }
 
     /// An answer that begins again is another message to the client.

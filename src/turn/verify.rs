@@ -42,7 +42,8 @@ impl<Io: TurnIo> Turn<'_, Io> {
         } else {
             return Ok(None);
         };
-        let records = vec![Record::Message(Message::Assistant(message.clone())), self.usage_record()];
+        let mut records = vec![Record::Message(Message::Assistant(message.clone()))];
+        records.append(&mut self.unrecorded);
         self.scope.io.record(records).await?;
         self.stored_answers += 1;
         self.history.push(Message::Assistant(message.clone()));

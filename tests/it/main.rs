@@ -19,6 +19,8 @@ mod lifecycle;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
+mod modes;
+#[cfg(test)]
 mod processes;
 #[cfg(test)]
 mod questions;

@@ -11,8 +11,9 @@ use serde_json::value::RawValue;
 
 use super::thinking::{OutputConfig, Thinking, limits};
 use crate::message::{AssistantMessage, Message, Part, ToolResult};
-use crate::provider::endpoint::CacheTtl;
+use crate::provider::cache_control::CacheControl;
 use crate::provider::normalize::TURN_ENDED;
+use crate::provider::pictures::left_out;
 use crate::provider::schema::without_patterns;
 use crate::provider::{Endpoint, ModelRequest};
 
@@ -123,20 +124,6 @@ enum Source<'a> {
     Base64 { media_type: &'a str, data: &'a str },
 }
 
-#[derive(Clone, Copy, Serialize)]
-struct CacheControl {
-    r#type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl: Option<&'static str>,
-}
-
-impl CacheControl {
-    fn new(ttl: CacheTtl) -> Self {
-        // Five minutes are what no `ttl` means, and servers that copy the format may not know the field.
-        Self { r#type: "ephemeral", ttl: (ttl == CacheTtl::OneHour).then_some("1h") }
-    }
-}
-
 impl<'a> WireMessage<'a> {
     /// The last block that takes a marker.
     fn markable(&mut self) -> Option<&mut Block<'a>> {
@@ -211,9 +198,7 @@ fn trim_end(message: &mut WireMessage<'_>) {
 
 fn parts<'a>(endpoint: &Endpoint, parts: &'a [Part]) -> Vec<Block<'a>> {
     let block = |part: &'a Part| match part {
-        Part::Image { mime_type, .. } if endpoint.adjustments.drop_images => {
-            Block::text(format!("[a picture ({mime_type}) was left out]"), None)
-        }
+        Part::Image { mime_type, .. } if endpoint.adjustments.drop_images => Block::text(left_out(mime_type), None),
         Part::Image { mime_type, data } => {
             Block::Image { source: Source::Base64 { media_type: mime_type, data }, cache_control: None }
         }
@@ -229,7 +214,7 @@ fn tool_result<'a>(endpoint: &Endpoint, result: &'a ToolResult) -> Block<'a> {
     if endpoint.adjustments.flatten_tool_results {
         for (block, part) in content.iter_mut().zip(&result.content) {
             if let Part::Image { mime_type, .. } = part {
-                *block = Block::text(format!("[a picture ({mime_type}) was left out]"), None);
+                *block = Block::text(left_out(mime_type), None);
             }
         }
     }

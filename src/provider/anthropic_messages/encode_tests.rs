@@ -250,6 +250,13 @@ fn thinking_leaves_room_for_the_answer_and_fits_the_model() {
         None,
         json!({"max_tokens": 64_000, "thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
     );
+    let shown = json!({"type": "adaptive", "display": "summarized"});
+    check_limits(
+        "claude-opus-4-7",
+        Some("xhigh"),
+        None,
+        json!({"max_tokens": 64_000, "thinking": shown, "output_config": {"effort": "xhigh"}}),
+    );
     check_limits("smollm2", Some("low"), None, json!({"max_tokens": 8192, "thinking": budget(4096)}));
 }
 

@@ -5,14 +5,13 @@
 use serde::Serialize;
 
 use crate::message::{AssistantMessage, Message};
+use crate::provider::catalog::output_limit;
 use crate::provider::{Endpoint, ModelRequest};
 
 /// Tokens that stay for the answer beside the thinking.
 const ANSWER_RESERVE: u64 = 4096;
 /// The smallest thinking budget the API accepts.
 const MIN_BUDGET: u64 = 1024;
-/// The output limit of a model we know nothing about; the format wants one.
-const UNKNOWN_LIMIT: u64 = 8192;
 
 /// The `thinking` field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -24,7 +23,11 @@ pub(super) enum Thinking {
         budget_tokens: u64,
     },
     /// Thinks as much as it finds right.
-    Adaptive,
+    Adaptive {
+        /// Models since 4.7 say nothing of their thoughts unless they are asked to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        display: Option<&'static str>,
+    },
 }
 
 /// The `output_config` field.
@@ -49,7 +52,7 @@ pub(super) fn limits(endpoint: &Endpoint, request: &ModelRequest<'_>) -> Limits 
     let effort = endpoint.reasoning_effort.as_deref().filter(|effort| *effort != "none");
     let Some(effort) = effort.filter(|_| thinks(endpoint)) else { return limits };
     if version >= Some((4, 6)) {
-        limits.thinking = Some(Thinking::Adaptive);
+        limits.thinking = Some(Thinking::Adaptive { display: (version >= Some((4, 7))).then_some("summarized") });
         limits.output_config = Some(OutputConfig { effort: effort_name(effort, &endpoint.model) });
     } else if !is_loop_without_thinking(request.messages) {
         let budget_tokens = budget(effort).min(max_tokens.saturating_sub(ANSWER_RESERVE));
@@ -100,29 +103,17 @@ fn effort_name(effort: &str, model: &str) -> &'static str {
     match effort {
         "minimal" | "low" => "low",
         "high" => "high",
+        "xhigh" if version(model) >= Some((4, 7)) => "xhigh",
         // The highest level is Opus' alone.
-        "xhigh" | "max" => {
-            if model.contains("opus") {
-                "max"
-            } else {
-                "high"
-            }
-        }
+        "xhigh" | "max" if model.contains("opus") => "max",
+        "xhigh" | "max" => "high",
         _ => "medium",
     }
 }
 
 /// The most the model can write, where the configuration names no limit.
 fn default_limit(endpoint: &Endpoint) -> u64 {
-    let known = match version(&endpoint.model) {
-        Some((3, 7) | (4, 5..) | (5.., _)) => 64_000,
-        Some((4, _)) if endpoint.model.contains("opus") => 32_000,
-        Some((4, _)) => 64_000,
-        Some((3, 5..)) => 8192,
-        Some(_) => 4096,
-        None => UNKNOWN_LIMIT,
-    };
-    known.min(endpoint.window().max(1))
+    output_limit(&endpoint.model).min(endpoint.window().max(1))
 }
 
 /// Major and minor version of a Claude model, whichever way round its name is; `None` for other models.

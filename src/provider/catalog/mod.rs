@@ -3,6 +3,7 @@
 //! Facts are from the providers' public documentation as of November 2025; every one of them can be overridden
 //! in the configuration. Absent on purpose: lists of models. Any name is passed on as it stands.
 
+mod quirks;
 mod resolve;
 
 pub use resolve::{ResolveError, default_model, no_model_text, resolve, secret_env_names};
@@ -11,7 +12,9 @@ pub use crate::provider::credentials::process_env;
 
 use crate::config::RUNTIME_PROVIDER;
 use crate::provider::ApiMode;
-use crate::provider::endpoint::{CacheStyle, MaxTokensField, ReasoningReplay, ServerQuirks, SystemRole, ToolCallIds};
+use crate::provider::endpoint::{
+    CacheStyle, EffortStyle, MaxTokensField, ReasoningReplay, ServerQuirks, SystemRole, ToolCallIds,
+};
 use crate::provider::url::BaseUrl;
 
 /// A provider that needs no configuration.
@@ -140,9 +143,13 @@ pub fn quirks_at(base_url: &BaseUrl, mode: ApiMode, model: &str) -> ServerQuirks
             reasoning_effort: is_openai_reasoner(model),
             ..strict
         },
-        "openrouter.ai" if model.contains("claude") => {
-            ServerQuirks { prompt_cache: true, cache_style: CacheStyle::Markers, ..unknown }
-        }
+        "openrouter.ai" => ServerQuirks {
+            reasoning_effort: true,
+            effort_style: EffortStyle::Object,
+            prompt_cache: model.contains("claude"),
+            cache_style: CacheStyle::Markers,
+            ..unknown
+        },
         "api.mistral.ai" => ServerQuirks { tool_call_ids: ToolCallIds::NineAlphanumeric, ..strict },
         "api.groq.com" => ServerQuirks { max_tokens_field: MaxTokensField::MaxCompletionTokens, ..strict },
         "api.x.ai" => strict,

@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
+use super::quirks::{BadValue, override_quirks};
 use super::{BuiltIn, context_window, is_slow_thinker, mode_at, output_limit, quirks_at, usual_model};
-use crate::config::{Config, ProviderConfig, Quirks};
+use crate::config::{Config, ProviderConfig};
 use crate::provider::ApiMode;
 use crate::provider::credentials::{CredentialError, KeyRing, stored_key};
-use crate::provider::endpoint::{
-    Adjustments, CacheTtl, EmptyContent, Endpoint, MaxTokensField, ReasoningReplay, RetryPolicy, ServerQuirks,
-    SystemRole, Timeouts,
-};
+use crate::provider::endpoint::{Adjustments, Endpoint, RetryPolicy, ServerQuirks, Timeouts};
 use crate::provider::redact::Redactor;
 use crate::provider::scripted::{Script, ScriptError};
 use crate::provider::url::BaseUrl;
@@ -67,7 +65,7 @@ pub enum ResolveError {
         /// What is configured.
         value: String,
         /// What exists.
-        expected: &'static str,
+        expected: String,
     },
     /// The key file cannot be used.
     #[error(transparent)]
@@ -247,60 +245,10 @@ impl<'a> Source<'a> {
 
     fn quirks(&self, mode: ApiMode, model: &str) -> Result<ServerQuirks, ResolveError> {
         let known = self.base_url.as_ref().map(|base_url| quirks_at(base_url, mode, model)).unwrap_or_default();
-        override_quirks(known, &self.settings.quirks).map_err(|(name, value, expected)| ResolveError::BadQuirk {
-            provider: self.name.to_owned(),
-            name,
-            value,
-            expected,
+        override_quirks(known, &self.settings.quirks).map_err(|BadValue { name, value, expected }| {
+            ResolveError::BadQuirk { provider: self.name.to_owned(), name, value, expected }
         })
     }
-}
-
-/// A quirk's name, the value that does not exist, and those that do.
-type BadValue = (&'static str, String, &'static str);
-
-fn override_quirks(known: ServerQuirks, configured: &Quirks) -> Result<ServerQuirks, BadValue> {
-    let mut quirks = known;
-    if let Some(value) = configured.empty_content.as_deref() {
-        quirks.empty_content = match value {
-            "null" => EmptyContent::Null,
-            "empty" => EmptyContent::Empty,
-            "absent" => EmptyContent::Absent,
-            "space" => EmptyContent::Space,
-            other => return Err(("empty_content", other.to_owned(), "null, empty, absent, space")),
-        };
-    }
-    if let Some(value) = configured.max_tokens_field.as_deref() {
-        quirks.max_tokens_field = match value {
-            "max_tokens" => MaxTokensField::MaxTokens,
-            "max_completion_tokens" => MaxTokensField::MaxCompletionTokens,
-            other => return Err(("max_tokens_field", other.to_owned(), "max_tokens, max_completion_tokens")),
-        };
-    }
-    if let Some(value) = configured.system_role.as_deref() {
-        quirks.system_role = match value {
-            "system" => SystemRole::System,
-            "developer" => SystemRole::Developer,
-            other => return Err(("system_role", other.to_owned(), "system, developer")),
-        };
-    }
-    if let Some(value) = configured.prompt_cache_ttl.as_deref() {
-        quirks.cache_ttl = match value {
-            "5m" => CacheTtl::FiveMinutes,
-            "1h" => CacheTtl::OneHour,
-            other => return Err(("prompt_cache_ttl", other.to_owned(), "5m, 1h")),
-        };
-    }
-    quirks.reasoning_replay = match configured.replay_reasoning_content {
-        Some(false) => ReasoningReplay::Never,
-        Some(true) if quirks.reasoning_replay == ReasoningReplay::Never => ReasoningReplay::WhenPresent,
-        Some(true) | None => quirks.reasoning_replay,
-    };
-    quirks.stream_usage = configured.stream_usage.unwrap_or(quirks.stream_usage);
-    quirks.parallel_tool_calls = configured.parallel_tool_calls.unwrap_or(quirks.parallel_tool_calls);
-    quirks.reasoning_effort = configured.reasoning_effort.unwrap_or(quirks.reasoning_effort);
-    quirks.prompt_cache = configured.prompt_cache.unwrap_or(quirks.prompt_cache);
-    Ok(quirks)
 }
 
 fn timeouts(settings: &ProviderConfig, model: &str) -> Timeouts {
@@ -339,6 +287,7 @@ fn first_set(env: Env<'_>, names: &[&str]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::endpoint::{CacheTtl, EmptyContent, ReasoningReplay};
 
     fn config(text: &str) -> Config {
         toml::from_str(text).unwrap()

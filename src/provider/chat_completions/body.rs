@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use crate::provider::cache_control::CacheControl;
 use crate::provider::endpoint::CacheTtl;
 
 /// Messages that are marked beside the system prompt: the provider takes four markers.
@@ -23,6 +24,8 @@ pub(super) struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reasoning_effort: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning: Option<Reasoning<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) prompt_cache_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) parallel_tool_calls: Option<bool>,
@@ -34,6 +37,12 @@ pub(super) struct Body<'a> {
 #[derive(Serialize)]
 pub(super) struct StreamOptions {
     pub(super) include_usage: bool,
+}
+
+/// OpenRouter's form of the reasoning effort.
+#[derive(Serialize)]
+pub(super) struct Reasoning<'a> {
+    pub(super) effort: &'a str,
 }
 
 #[derive(Serialize)]
@@ -113,13 +122,6 @@ pub(super) struct WireCallFunction<'a> {
     pub(super) arguments: &'a str,
 }
 
-#[derive(Clone, Copy, Serialize)]
-pub(super) struct CacheControl {
-    r#type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl: Option<&'static str>,
-}
-
 impl<'a> WirePart<'a> {
     pub(super) fn text(text: impl Into<Cow<'a, str>>) -> Self {
         Self::Text { text: text.into(), cache_control: None }
@@ -128,7 +130,7 @@ impl<'a> WirePart<'a> {
 
 /// Marks the system prompt and the last messages with text as the ends of prefixes worth keeping.
 pub(super) fn mark_for_cache(messages: &mut [WireMessage<'_>], ttl: CacheTtl) {
-    let marker = CacheControl { r#type: "ephemeral", ttl: (ttl == CacheTtl::OneHour).then_some("1h") };
+    let marker = CacheControl::new(ttl);
     let Some((system, rest)) = messages.split_first_mut() else { return };
     mark(system, marker);
     let mut marked = 0;

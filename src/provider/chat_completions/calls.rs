@@ -65,7 +65,9 @@ impl Calls {
             if part.id.is_empty() && part.name.is_empty() && part.arguments.is_empty() && self.slots.is_empty() {
                 continue;
             }
-            began.extend(self.add(&part, extra));
+            if !self.repeats(&part) {
+                began.extend(self.add(&part, extra));
+            }
         }
         (self.slots.len() <= MAX_CALLS).then_some(began)
     }
@@ -103,6 +105,17 @@ impl Calls {
             slot.extra = extra;
         }
         is_new.then(|| slot.name.clone())
+    }
+
+    /// True for a call that is told once more, whole: same place, same id, same words, in a later delta.
+    fn repeats(&self, part: &Part<'_>) -> bool {
+        let is_whole = part.index.is_some() && !part.id.is_empty() && is_complete_json(part.arguments);
+        let same = |slot: &Slot| {
+            slot.touched != self.lists
+                && (slot.index, slot.id.as_str(), slot.name.as_str()) == (part.index, part.id, part.name)
+                && slot.arguments == part.arguments
+        };
+        is_whole && self.slots.iter().any(same)
     }
 
     /// The call a delta goes on with; `None` when it begins one.
@@ -223,6 +236,15 @@ mod tests {
             ],
             &["t({})", r#"t({"x":2})"#],
         );
+    }
+
+    #[test]
+    fn a_call_that_is_told_again_whole_is_one_call() {
+        let whole = r#"[{"index":0,"id":"c1","function":{"name":"t","arguments":"{\"a\":1}"}}]"#;
+        check(&[whole, whole], &[r#"t({"a":1})"#]);
+        let twice = r#"[{"index":0,"id":"c1","function":{"name":"t","arguments":"{}"}},
+                        {"index":1,"id":"c1","function":{"name":"t","arguments":"{}"}}]"#;
+        check(&[twice], &["t({})", "t({})"]);
     }
 
     #[test]

@@ -4,11 +4,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::calls::Calls;
-use super::wire::{Choice, Chunk, Content, Delta, usage};
+use super::wire::{Choice, Chunk, Content, Delta};
 use crate::message::{AssistantMessage, FinishReason, NativeItems, Usage};
 use crate::provider::draft::Written;
 use crate::provider::json::{HalfJoiner, JsonReader, without_halves};
 use crate::provider::think::ThinkSplitter;
+use crate::provider::usage::usage;
 use crate::provider::{ApiMode, DecodeError, Decoder, ModelEvent, ModelReply, SseEvent};
 
 /// Decodes one answer.
@@ -34,6 +35,7 @@ struct Answer {
     usage: Usage,
     finish: Option<FinishReason>,
     had_choice: bool,
+    had_delta: bool,
     is_done: bool,
 }
 
@@ -60,6 +62,7 @@ impl ChatDecoder {
             usage: Usage::default(),
             finish: None,
             had_choice: false,
+            had_delta: false,
             is_done: false,
         };
         Self { reader: JsonReader::default(), answer }
@@ -92,6 +95,10 @@ impl Decoder for ChatDecoder {
         self.answer.is_done
     }
 
+    fn has_ended(&self) -> bool {
+        self.answer.is_done || self.answer.finish.is_some()
+    }
+
     fn finish(self: Box<Self>, out: &mut Vec<ModelEvent>) -> Result<ModelReply, DecodeError> {
         self.answer.finish(out)
     }
@@ -120,7 +127,9 @@ impl Answer {
     }
 
     fn take_choice(&mut self, choice: &Choice<'_>, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
-        if let Some(delta) = choice.delta.as_ref().or(choice.message.as_ref()) {
+        // Some servers end a stream with the whole message, which was told in pieces before.
+        self.had_delta |= choice.delta.is_some();
+        if let Some(delta) = choice.delta.as_ref().or(choice.message.as_ref().filter(|_| !self.had_delta)) {
             self.take_delta(delta, out)?;
         }
         if let Some(counted) = choice.usage.and_then(usage) {

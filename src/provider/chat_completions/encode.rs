@@ -8,11 +8,14 @@ use std::borrow::Cow;
 use sha2::{Digest, Sha256};
 
 use super::body::{
-    Body, ImageUrl, StreamOptions, WireCall, WireCallFunction, WireContent, WireFunction, WireMessage, WirePart,
-    WireTool, mark_for_cache,
+    Body, ImageUrl, Reasoning, StreamOptions, WireCall, WireCallFunction, WireContent, WireFunction, WireMessage,
+    WirePart, WireTool, mark_for_cache,
 };
-use crate::message::{AssistantMessage, Message, Part, ToolCall, ToolResult, UserMessage, plain_text};
-use crate::provider::endpoint::{CacheStyle, EmptyContent, MaxTokensField, ReasoningReplay, ToolCallIds, ToolImages};
+use crate::message::{AssistantMessage, Message, Part, ToolCall, ToolResult, UserMessage};
+use crate::provider::endpoint::{
+    CacheStyle, EffortStyle, EmptyContent, MaxTokensField, ReasoningReplay, ToolCallIds, ToolImages,
+};
+use crate::provider::pictures::{left_out, text_of, text_with_note};
 use crate::provider::schema::without_patterns;
 use crate::provider::{ApiMode, Endpoint, ModelRequest};
 use crate::tool::ToolSpec;
@@ -23,6 +26,7 @@ pub fn encode(endpoint: &Endpoint, request: &ModelRequest<'_>) -> Vec<u8> {
     let quirks = &endpoint.quirks;
     let limit = endpoint.output_limit(request.max_output_tokens);
     let has_tools = !request.tools.is_empty();
+    let effort = endpoint.reasoning_effort.as_deref().filter(|_| quirks.reasoning_effort);
     let cache_key = Some(request.session_id).filter(|key| quirks.prompt_cache && !key.is_empty());
     let mut messages = Messages { endpoint }.write(request);
     if quirks.prompt_cache && quirks.cache_style == CacheStyle::Markers {
@@ -34,7 +38,8 @@ pub fn encode(endpoint: &Endpoint, request: &ModelRequest<'_>) -> Vec<u8> {
         stream_options: quirks.stream_usage.then_some(StreamOptions { include_usage: true }),
         max_tokens: limit.filter(|_| quirks.max_tokens_field == MaxTokensField::MaxTokens),
         max_completion_tokens: limit.filter(|_| quirks.max_tokens_field == MaxTokensField::MaxCompletionTokens),
-        reasoning_effort: endpoint.reasoning_effort.as_deref().filter(|_| quirks.reasoning_effort),
+        reasoning_effort: effort.filter(|_| quirks.effort_style == EffortStyle::Field),
+        reasoning: effort.filter(|_| quirks.effort_style == EffortStyle::Object).map(|effort| Reasoning { effort }),
         prompt_cache_key: cache_key.filter(|_| quirks.cache_style == CacheStyle::Key),
         parallel_tool_calls: (quirks.parallel_tool_calls && has_tools).then_some(true),
         tools: request.tools.iter().map(|spec| tool(endpoint, spec)).collect(),
@@ -96,7 +101,7 @@ impl Messages<'_> {
     fn part<'a>(self, part: &'a Part) -> WirePart<'a> {
         match part {
             Part::Image { mime_type, .. } if self.endpoint.adjustments.drop_images => {
-                WirePart::text(format!("[a picture ({mime_type}) was left out]"))
+                WirePart::text(left_out(mime_type))
             }
             Part::Image { mime_type, data } => {
                 WirePart::ImageUrl { image_url: ImageUrl { url: format!("data:{mime_type};base64,{data}") } }
@@ -184,10 +189,7 @@ impl Messages<'_> {
         } else {
             let moved = result.content.iter().filter(|part| matches!(part, Part::Image { .. }));
             pictures.extend(moved.map(|part| self.part(part)));
-            let mut text = plain_text(&result.content);
-            text.push_str(if text.is_empty() { "" } else { "\n" });
-            text.push_str("[the picture is in the next user message]");
-            WireContent::Text(text.into())
+            WireContent::Text(text_with_note(&result.content).into())
         };
         WireMessage {
             tool_call_id: Some(self.call_id(&result.tool_call_id)),
@@ -213,12 +215,5 @@ fn flush_pictures<'a>(wire: &mut Vec<WireMessage<'a>>, pictures: &mut Vec<WirePa
     if !pictures.is_empty() {
         let content = WireContent::Parts(std::mem::take(pictures));
         wire.push(WireMessage { content: Some(content), ..message("user") });
-    }
-}
-
-fn text_of(parts: &[Part]) -> Cow<'_, str> {
-    match parts {
-        [Part::Text { text }] => Cow::Borrowed(text),
-        _ => Cow::Owned(plain_text(parts)),
     }
 }

@@ -8,7 +8,7 @@ use crate::message::{
 };
 use crate::provider::endpoint::tests::endpoint;
 use crate::provider::endpoint::{
-    CacheStyle, EmptyContent, MaxTokensField, ReasoningReplay, SystemRole, ToolCallIds, ToolImages,
+    CacheStyle, EffortStyle, EmptyContent, MaxTokensField, ReasoningReplay, SystemRole, ToolCallIds, ToolImages,
 };
 use crate::provider::{Endpoint, ModelRequest};
 use crate::tool::ToolSpec;
@@ -228,4 +228,19 @@ fn blank_arguments_are_an_empty_object() {
     message.tool_calls[0].arguments = " ".into();
     let sent = sent(&endpoint("p", "m"), &[Message::Assistant(message)]);
     assert_eq!(sent[0]["tool_calls"][0]["function"]["arguments"], "{}");
+}
+
+#[test]
+fn the_effort_goes_in_the_form_the_server_reads() {
+    let mut endpoint = endpoint("p", "m");
+    endpoint.reasoning_effort = Some("low".into());
+    let fields = |endpoint: &Endpoint| {
+        let body = body(endpoint, &[Message::user("hi")]);
+        (body.get("reasoning_effort").cloned(), body.get("reasoning").cloned())
+    };
+    assert_eq!(fields(&endpoint), (None, None), "a server nobody knows is not told");
+    endpoint.quirks.reasoning_effort = true;
+    assert_eq!(fields(&endpoint), (Some(json!("low")), None));
+    endpoint.quirks.effort_style = EffortStyle::Object;
+    assert_eq!(fields(&endpoint), (None, Some(json!({"effort": "low"}))));
 }

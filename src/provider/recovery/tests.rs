@@ -15,6 +15,7 @@ fn error(kind: ErrorKind) -> ProviderError {
         message: String::new(),
         retry_after: None,
         request_id: None,
+        key: None,
         provider: "p".into(),
         model: "m".into(),
     }
@@ -199,7 +200,7 @@ fn other_keys_are_used_before_other_models() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for _ in 0..2 {
         let lease = runtime.block_on(ring.lease(clock::now_ms())).unwrap().unwrap();
-        ring.rest(&lease, i64::MAX);
+        ring.rest(lease.mark, i64::MAX);
     }
     recovery.next(&chain, &error(ErrorKind::Auth), Visible::Nothing);
     assert_eq!(chain.current().provider, "f");

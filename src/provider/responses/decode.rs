@@ -5,10 +5,11 @@ use serde_json::{Map, Value, json};
 
 use super::content::content;
 use super::items::{Address, Items, Kind, Source};
-use super::wire::{Event, Response, usage};
+use super::wire::{Event, Response};
 use crate::message::{AssistantMessage, FinishReason, NativeItems, Usage};
 use crate::provider::draft::{Shown, Written, fields_without_marks, settle_ids};
 use crate::provider::json::JsonReader;
+use crate::provider::usage::usage;
 use crate::provider::{ApiMode, DecodeError, Decoder, ModelEvent, ModelReply, SseEvent};
 
 /// Decodes one answer.

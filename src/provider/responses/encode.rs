@@ -8,9 +8,10 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::message::{AssistantMessage, Message, Part, ToolResult, plain_text};
+use crate::message::{AssistantMessage, Message, Part, ToolResult};
 use crate::provider::endpoint::ToolImages;
 use crate::provider::normalize::TURN_ENDED;
+use crate::provider::pictures::{left_out, text_of, text_with_note};
 use crate::provider::schema::without_patterns;
 use crate::provider::{Endpoint, ModelRequest};
 
@@ -157,7 +158,7 @@ fn parts<'a>(endpoint: &Endpoint, parts: &'a [Part]) -> Vec<Content<'a>> {
 fn content<'a>(endpoint: &Endpoint, part: &'a Part) -> Content<'a> {
     match part {
         Part::Image { mime_type, .. } if endpoint.adjustments.drop_images => {
-            Content::InputText { text: format!("[a picture ({mime_type}) was left out]").into() }
+            Content::InputText { text: left_out(mime_type).into() }
         }
         Part::Image { mime_type, data } => Content::InputImage { image_url: format!("data:{mime_type};base64,{data}") },
         Part::Text { .. } | Part::Link { .. } | Part::Resource { .. } => {
@@ -174,19 +175,9 @@ fn tool_result<'a>(endpoint: &Endpoint, result: &'a ToolResult, pictures: &mut V
         Output::Parts(parts(endpoint, &result.content))
     } else {
         pictures.extend(result.content.iter().filter(is_picture).map(|part| content(endpoint, part)));
-        let mut text = plain_text(&result.content);
-        text.push_str(if text.is_empty() { "" } else { "\n" });
-        text.push_str("[the picture is in the next user message]");
-        Output::Text(text.into())
+        Output::Text(text_with_note(&result.content).into())
     };
     Item::FunctionCallOutput { call_id: &result.tool_call_id, output }
-}
-
-fn text_of(parts: &[Part]) -> Cow<'_, str> {
-    match parts {
-        [Part::Text { text }] => Cow::Borrowed(text),
-        _ => Cow::Owned(plain_text(parts)),
-    }
 }
 
 fn answer<'a>(endpoint: &Endpoint, assistant: &'a AssistantMessage, items: &mut Vec<Item<'a>>) {

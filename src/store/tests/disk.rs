@@ -125,7 +125,7 @@ async fn a_store_of_a_newer_program_is_read_and_never_written() {
     let file = rusqlite::Connection::open(home.path().join("sessions.db")).unwrap();
     file.pragma_update(None, "user_version", 99).unwrap();
     let store = Store::open(home.path());
-    let newer = StoreError::NewerVersion { found: 99, known: 1 };
+    let newer = StoreError::NewerVersion { found: 99, known: schema::newest(schema::MIGRATIONS) };
     assert_eq!(store.ready().await, Err(newer.clone()));
     assert_eq!(store.open_session("s").await, Err(newer.clone()));
     assert!(store.load_session("s").await.unwrap().is_some());
@@ -139,17 +139,18 @@ async fn a_migration_leaves_a_backup_and_all_or_nothing() {
     let home = tempfile::tempdir().unwrap();
     fill(home.path()).await;
     let path = home.path().join("sessions.db");
+    let known = schema::newest(schema::MIGRATIONS);
     let with = |step| [schema::MIGRATIONS, &[step]].concat();
 
     file::open_file(&path, &with("ALTER TABLE sessions ADD COLUMN mood TEXT; SELECT nonsense;")).unwrap_err();
-    assert_eq!(schema::found(&rusqlite::Connection::open(&path).unwrap()).unwrap(), 1);
+    assert_eq!(schema::found(&rusqlite::Connection::open(&path).unwrap()).unwrap(), known);
 
     file::open_file(&path, &with("ALTER TABLE sessions ADD COLUMN mood TEXT;")).unwrap();
     let count = |path: &Path, sql: &str| -> rusqlite::Result<i64> {
         rusqlite::Connection::open(path).unwrap().query_row(sql, [], |row| row.get(0))
     };
     assert_eq!(count(&path, "SELECT count(*) FROM sessions WHERE mood IS NULL"), Ok(1));
-    let backup = home.path().join("sessions.db.backup-v1");
+    let backup = home.path().join(format!("sessions.db.backup-v{known}"));
     assert_eq!(count(&backup, "SELECT count(*) FROM sessions"), Ok(1));
     assert!(count(&backup, "SELECT count(mood) FROM sessions").is_err());
     assert_eq!(mode(&backup), 0o600);
