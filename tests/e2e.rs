@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 #[path = "e2e/codex.rs"]
+#[cfg(test)]
 mod codex;
 
 /// What a client must be found for; `None` when it is absent and need not be there.

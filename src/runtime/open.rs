@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::message::{Message, NativeItems};
+use crate::provider::catalog::process_env;
 use crate::tool::process::{CompanionLine, find_program};
 use crate::turn::TurnContext;
 
@@ -74,7 +75,7 @@ impl Runtime {
         let (cwd, command) = (context.tool_context.cwd.clone(), &self.setup.command);
         let missing = || RuntimeError::Missing { command: self.command_line() };
         let (program, args) = command.command.split_first().ok_or_else(missing)?;
-        let passed = command.env.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
+        let passed = command.env.iter().filter_map(|name| Some((name.clone(), process_env(name)?)));
         Ok(CompanionLine {
             program: find_program(program, &cwd).map_err(|_| missing())?,
             args: args.to_vec(),

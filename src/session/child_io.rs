@@ -159,7 +159,7 @@ impl TurnIo for ChildIo {
     }
 
     async fn steered(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     fn return_steer(&self, _: String) {}
@@ -173,7 +173,7 @@ impl TurnIo for ChildIo {
     }
 
     async fn redirected(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     fn progress(&self, _: u32, _: u32) {}

@@ -38,7 +38,7 @@ fn stored(lab: &Lab) -> Vec<String> {
     let mut rows = Vec::new();
     for table in ["messages", "tool_calls", "turns", "usage", "approvals"] {
         let mut statement = connection.prepare(&format!("SELECT * FROM {table} ORDER BY rowid")).unwrap();
-        let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut found = statement.query([]).unwrap();
         while let Some(row) = found.next().unwrap() {
             let fields =

@@ -34,7 +34,7 @@ fn transcript(text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runtime_takes_whole_turns_over() {
-    let only = std::env::var("TRANSCRIPT").unwrap_or_default();
+    let only = std::env::var_os("TRANSCRIPT").unwrap_or_default().to_string_lossy().into_owned();
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/runtime");
     let files = turnd::script::find_files(&[folder]).unwrap();
     assert!(!files.is_empty());

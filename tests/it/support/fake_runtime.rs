@@ -58,11 +58,8 @@ impl Server {
                     self.thread = params["threadId"].as_str().unwrap().to_owned();
                     self.open(&id, params);
                 }
-                Some("turn/start") => {
-                    if !self.run(&id, params) {
-                        return;
-                    }
-                }
+                Some("turn/start") if !self.run(&id, params) => return,
+                Some("turn/start") => {}
                 Some("turn/interrupt" | "turn/steer") => refuse(&id, "no turn is running"),
                 _ => {}
             }
@@ -162,7 +159,6 @@ impl Server {
                 let mut stderr = std::io::stderr().lock();
                 writeln!(stderr, "{}", value.as_str().unwrap()).unwrap();
             }
-            #[expect(clippy::exit, reason = "the program that dies is what is tested")]
             "die" => std::process::exit(i32::try_from(value.as_i64().unwrap()).unwrap()),
             "fail" => {}
             other => panic!("no such step: {other}"),
