@@ -107,7 +107,7 @@ pub struct SpillFile {
 }
 
 impl SpillFile {
-    /// The next piece. Writes to the page cache, at most [`MAX_FILE_BYTES`] in all, so it does not hold a
+    /// The next piece. Writes to the page cache, at most 16 MiB in all, so it does not hold a
     /// task up for long; a failure is told at the end.
     pub fn push(&mut self, piece: &[u8]) {
         self.total = self.total.saturating_add(piece.len() as u64);
