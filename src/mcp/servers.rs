@@ -42,14 +42,25 @@ pub struct Surroundings {
 #[derive(Debug)]
 pub struct McpServers {
     specs: Vec<ServerSpec>,
-    servers: Vec<Arc<Server>>,
+    around: Arc<Surroundings>,
+    running: Mutex<Running>,
     notes: Arc<Notes>,
     tasks: TaskTracker,
     stop: CancellationToken,
-    /// Until when a turn waits for servers that are being started.
-    deadline: Instant,
+    wait: Duration,
     memory: Mutex<Memory>,
     _stop_when_dropped: DropGuard,
+}
+
+/// The servers there are.
+#[derive(Debug)]
+struct Running {
+    servers: Vec<Arc<Server>>,
+    /// Those of the workspace's own configuration, at the end of the list, and what ends them.
+    of_workspace: Vec<ServerSpec>,
+    stop_workspace: CancellationToken,
+    /// Until when a turn waits for servers that are being started.
+    deadline: Instant,
 }
 
 /// What is remembered of tools for the session.
@@ -68,16 +79,51 @@ impl McpServers {
     #[must_use]
     pub fn start(specs: Vec<ServerSpec>, around: Surroundings, wait: Duration) -> Self {
         let (notes, tasks, stop) = (Arc::new(Notes::default()), TaskTracker::new(), CancellationToken::new());
-        let around = Arc::new(around);
-        let servers: Vec<_> = specs.iter().cloned().map(|spec| Arc::new(Server::new(spec))).collect();
-        for server in &servers {
-            let (around, notes, stop) = (Arc::clone(&around), Arc::clone(&notes), stop.clone());
-            tasks.spawn(Arc::clone(server).keep(around, notes, stop));
-        }
+        let running = Mutex::new(Running {
+            servers: Vec::new(),
+            of_workspace: Vec::new(),
+            stop_workspace: stop.child_token(),
+            deadline: Instant::now() + wait,
+        });
         let guard = stop.clone().drop_guard();
-        let deadline = Instant::now() + wait;
-        let memory = Mutex::default();
-        Self { specs, servers, notes, tasks, stop, deadline, memory, _stop_when_dropped: guard }
+        let (around, memory) = (Arc::new(around), Mutex::default());
+        let all = Self { specs, around, running, notes, tasks, stop, wait, memory, _stop_when_dropped: guard };
+        let servers = all.specs.iter().map(|spec| all.launch(spec, &all.stop)).collect();
+        all.running().servers = servers;
+        all
+    }
+
+    fn launch(&self, spec: &ServerSpec, stop: &CancellationToken) -> Arc<Server> {
+        let server = Arc::new(Server::new(spec.clone()));
+        let (around, notes) = (Arc::clone(&self.around), Arc::clone(&self.notes));
+        self.tasks.spawn(Arc::clone(&server).keep(around, notes, stop.clone()));
+        server
+    }
+
+    /// Makes these the servers of the workspace's own configuration, which the user trusted as it is now. They
+    /// stand beside the session's own and never in the place of one.
+    pub fn set_workspace_servers(&self, specs: Vec<ServerSpec>) {
+        let specs = ServerSpec::beside(&self.specs, specs);
+        let mut running = self.running();
+        if running.of_workspace == specs {
+            return;
+        }
+        running.stop_workspace.cancel();
+        let stop = self.stop.child_token();
+        running.servers.truncate(self.specs.len());
+        running.servers.extend(specs.iter().map(|spec| self.launch(spec, &stop)));
+        running.deadline = Instant::now() + self.wait;
+        (running.of_workspace, running.stop_workspace) = (specs, stop);
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is no server at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.running().servers.is_empty()
     }
 
     /// Whether these are the servers that were started.
@@ -88,9 +134,13 @@ impl McpServers {
 
     /// Waits until each server is there or has failed, but not beyond the time given at the start.
     pub async fn settled(&self) {
-        let all = join_all(self.servers.iter().map(|server| server.settled()));
-        if tokio::time::timeout_at(self.deadline, all).await.is_err() {
-            let slow = self.servers.iter().filter(|server| server.is_starting());
+        let (servers, deadline) = {
+            let running = self.running();
+            (running.servers.clone(), running.deadline)
+        };
+        let all = join_all(servers.iter().map(|server| server.settled()));
+        if tokio::time::timeout_at(deadline, all).await.is_err() {
+            let slow = servers.iter().filter(|server| server.is_starting());
             let names: Vec<&str> = slow.map(|server| server.spec.name()).collect();
             if !names.is_empty() && !std::mem::replace(&mut self.memory().is_told_slow, true) {
                 let names = names.join(", ");
@@ -102,10 +152,11 @@ impl McpServers {
     /// The tools there are now, in the order of the servers and then in theirs.
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let servers = self.running().servers.clone();
         let mut memory = self.memory();
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         let mut left_out = 0_usize;
-        for server in &self.servers {
+        for server in &servers {
             for listed in server.tools().iter() {
                 if tools.len() >= MAX_TOOLS {
                     left_out += 1;

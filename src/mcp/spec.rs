@@ -209,6 +209,20 @@ impl ServerSpec {
         hash
     }
 
+    /// Those of `more` whose name nobody in `first` has, with parts of tool names that nobody in `first` has.
+    pub(super) fn beside(first: &[Self], more: Vec<Self>) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for mut spec in more.into_iter().filter(|spec| first.iter().all(|other| other.name != spec.name)) {
+            let (slug, mut number) = (spec.slug.clone(), 1_usize);
+            while first.iter().chain(&all).any(|other| other.slug == spec.slug) {
+                number += 1;
+                spec.slug = format!("{slug}_{number}");
+            }
+            all.push(spec);
+        }
+        all
+    }
+
     /// The servers of a session: those of `later` beside and over those of `first`. Two that would have the
     /// same name are told apart by a number.
     #[must_use]

@@ -1,11 +1,12 @@
 //! A session's MCP servers: which ones, and when a turn gets their tools.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, ToolsConfig};
+use crate::config::{Config, McpServerConfig, ToolsConfig};
 use crate::mcp::{McpServers, Origin, ServerSpec, Surroundings};
 use crate::tool::ToolContext;
 use crate::tool::process::Processes;
@@ -27,16 +28,13 @@ pub(super) fn specs(config: &Config, from_client: Vec<ServerSpec>, notices: &mut
     ServerSpec::merged(configured, from_client)
 }
 
-/// Starts servers in the background. `None` when there are none.
+/// Starts servers in the background.
 pub(super) fn start(
     config: &Config,
     processes: &Processes,
     context: &ToolContext,
     specs: Vec<ServerSpec>,
-) -> Option<Arc<McpServers>> {
-    if specs.is_empty() {
-        return None;
-    }
+) -> Arc<McpServers> {
     let around = Surroundings {
         cwd: context.cwd.clone(),
         additional_roots: context.additional_roots.clone(),
@@ -44,21 +42,38 @@ pub(super) fn start(
         processes: processes.clone(),
     };
     let wait = Duration::try_from_secs_f64(config.tools.mcp_wait_seconds).unwrap_or_default().min(MAX_WAIT);
-    Some(Arc::new(McpServers::start(specs, around, wait)))
+    Arc::new(McpServers::start(specs, around, wait))
+}
+
+/// Makes the servers of the workspace's own configuration those that are in force in this turn.
+pub(super) fn follow_workspace(servers: &McpServers, in_force: &BTreeMap<String, McpServerConfig>) -> Vec<String> {
+    let mut notices = Vec::new();
+    let mut specs = Vec::new();
+    for (name, entry) in in_force.iter().filter(|(_, entry)| !entry.disabled) {
+        match ServerSpec::from_config(name, entry, Origin::Project) {
+            Ok(spec) => specs.push(spec),
+            Err(notice) => notices.push(notice),
+        }
+    }
+    servers.set_workspace_servers(specs);
+    notices
 }
 
 /// The tools of a turn that begins now: the session's own and those of its servers, and what the user should
-/// know about these. The same tools hold for the whole turn.
+/// know about these. `None`: there are no servers. The same tools hold for the whole turn.
 pub(super) async fn join(
     servers: &McpServers,
     own: &ToolRegistry,
     config: &ToolsConfig,
     cancel: &CancellationToken,
-) -> (Arc<ToolRegistry>, Vec<String>) {
+) -> (Option<Arc<ToolRegistry>>, Vec<String>) {
+    if servers.is_empty() {
+        return (None, Vec::new());
+    }
     tokio::select! {
         biased;
         () = cancel.cancelled() => {}
         () = servers.settled() => {}
     }
-    (Arc::new(own.with(servers.tools(), config)), servers.take_notices())
+    (Some(Arc::new(own.with(servers.tools(), config))), servers.take_notices())
 }

@@ -103,8 +103,7 @@ pub(super) struct Session {
     pub(super) children: Arc<Nursery>,
     hooks: Vec<Arc<dyn Hook>>,
     pub(super) workspace: Arc<Workspace>,
-    /// `None` when there are no servers.
-    pub(super) mcp: Option<Arc<McpServers>>,
+    pub(super) mcp: Arc<McpServers>,
     /// The program that runs this session's turns in our place, while no turn has it.
     pub(super) runtime: Option<Runtime>,
     /// What is told in the first turn: before it, a client without notices has no place for them.
@@ -230,10 +229,10 @@ impl Session {
 
     /// The tools as they stand now, with those of MCP servers that are there.
     pub(super) fn tools_now(&self) -> Arc<ToolRegistry> {
-        match &self.mcp {
-            Some(servers) => Arc::new(self.tools.with(servers.tools(), &self.host.config.tools)),
-            None => Arc::clone(&self.tools),
+        if self.mcp.is_empty() {
+            return Arc::clone(&self.tools);
         }
+        Arc::new(self.tools.with(self.mcp.tools(), &self.host.config.tools))
     }
 
     /// Takes the MCP servers that a client wants which opens the session once more. The same ones stay as they
@@ -242,7 +241,7 @@ impl Session {
         let config = &self.host.config;
         let mut notices = Vec::new();
         let specs = mcp::specs(config, wanted, &mut notices);
-        if self.mcp.as_ref().map_or(specs.is_empty(), |servers| servers.are(&specs)) {
+        if self.mcp.are(&specs) {
             return;
         }
         self.notices.append(&mut notices);

@@ -422,9 +422,7 @@ impl Task {
     /// Releases the session in the store and tells whoever asked for the end.
     async fn let_go(mut self) {
         refuse_waiting(&mut self.mailbox, &SessionError::Closed);
-        if let Some(servers) = &self.session.mcp {
-            servers.close().await;
-        }
+        self.session.mcp.close().await;
         let release = Write::ReleaseSession { id: self.session.id.to_string() };
         if let Err(error) = self.session.host.store.write(vec![release]).await {
             tracing::debug!(session = %self.session.id, %error, "the session could not be released");

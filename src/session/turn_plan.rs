@@ -39,8 +39,10 @@ pub(super) struct TurnPlan {
     is_prompt_new: bool,
     notices: Vec<String>,
     workspace: Arc<Workspace>,
-    /// The servers whose tools join, and which of them are disabled.
-    mcp: Option<(Arc<McpServers>, ToolsConfig)>,
+    /// The servers whose tools join.
+    mcp: Arc<McpServers>,
+    /// Which tools are disabled.
+    tools_config: ToolsConfig,
     /// Who runs the turn in our place.
     runtime: Option<Runtime>,
     children: Arc<Nursery>,
@@ -92,7 +94,7 @@ impl TurnPlan {
         };
         let notices = std::mem::take(&mut session.notices);
         let workspace = Arc::clone(&session.workspace);
-        let mcp = session.mcp.clone().map(|servers| (servers, session.host.config.tools.clone()));
+        let (mcp, tools_config) = (Arc::clone(&session.mcp), config.tools.clone());
         let runtime = session.lend_runtime(&endpoint.provider);
         Self {
             context,
@@ -101,6 +103,7 @@ impl TurnPlan {
             notices,
             workspace,
             mcp,
+            tools_config,
             runtime,
             children: Arc::clone(&session.children),
         }
@@ -152,15 +155,19 @@ pub(super) async fn run(
     if let Some(title) = &plan.title {
         io.client.tell(SessionEvent::Title(title.clone())).await;
     }
-    if let Some((servers, config)) = &plan.mcp {
-        let (tools, notices) = mcp::join(servers, &plan.context.tools, config, &cancel).await;
-        plan.context.tools = tools;
-        plan.notices.extend(notices);
-    }
     for text in std::mem::take(&mut plan.notices) {
         io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
     }
     plan.context.hooks.extend(plan.workspace.settle(&io, &plan.context.gate).await);
+    let mut notices = mcp::follow_workspace(&plan.mcp, &plan.workspace.mcp_servers());
+    let (tools, news) = mcp::join(&plan.mcp, &plan.context.tools, &plan.tools_config, &cancel).await;
+    if let Some(tools) = tools {
+        plan.context.tools = tools;
+    }
+    notices.extend(news);
+    for text in notices {
+        io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
+    }
     let _seated = plan.children.seat(&plan.context, &io.ledger.turn_id);
     let TurnEnd { history, report } = match &mut plan.runtime {
         Some(runtime) => runtime::run_turn(runtime, &plan.context, history, &io, &cancel).await,

@@ -3,12 +3,14 @@
 //! It is first looked at when the session's first turn begins, never while a session opens. What counts is
 //! looked at again at each later turn: a changed byte takes it out of force until the user is asked anew.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
 
 use crate::approval::Gate;
+use crate::config::McpServerConfig;
 use crate::hook::Hook;
 use crate::hook::command::CommandHook;
 use crate::tool::{CallPlan, Display, ToolKind};
@@ -48,6 +50,7 @@ enum State {
 #[derive(Debug)]
 struct InForce {
     hooks: Vec<Arc<dyn Hook>>,
+    mcp_servers: BTreeMap<String, McpServerConfig>,
     seal: Seal,
 }
 
@@ -87,6 +90,14 @@ impl Workspace {
             Found::Project(project, decision) => return self.judge(io, gate, *project, decision).await,
         }
         Vec::new()
+    }
+
+    /// The MCP servers of the workspace that count in this turn.
+    pub(super) fn mcp_servers(&self) -> BTreeMap<String, McpServerConfig> {
+        match &*self.lock() {
+            State::InForce(in_force) => in_force.mcp_servers.clone(),
+            State::Open | State::Nothing => BTreeMap::new(),
+        }
     }
 
     async fn is_whole(&self, in_force: &Arc<InForce>) -> bool {
@@ -161,7 +172,11 @@ impl Workspace {
             }
         }
         gate.set_workspace_rules(&project.config.rules);
-        self.set(State::InForce(Arc::new(InForce { hooks: hooks.clone(), seal })));
+        self.set(State::InForce(Arc::new(InForce {
+            hooks: hooks.clone(),
+            mcp_servers: project.config.mcp_servers.clone(),
+            seal,
+        })));
         hooks
     }
 

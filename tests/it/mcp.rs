@@ -335,6 +335,37 @@ async fn a_session_that_is_loaded_twice_has_the_servers_of_the_second_time() {
 }
 
 #[tokio::test]
+async fn a_workspaces_own_server_runs_as_long_as_exactly_it_is_trusted() {
+    let (lab, client) = lab(json!([{"text": "done", "repeat": true}]), json!({})).await;
+    let (workspace, notes) = (lab.stage.workspace(), lab.stage.root().join("notes"));
+    let server = program("theirs", "ok", &notes);
+    let config = format!("[mcp_servers.theirs]\ncommand = \"/bin/sh\"\nargs = {}\n", server["args"]);
+    std::fs::create_dir(workspace.join(".turnd")).unwrap();
+    std::fs::write(workspace.join(".turnd/config.toml"), &config).unwrap();
+    let own = program("own", "ok", &lab.stage.root().join("own"));
+
+    let mut talk = Talk::open(&lab, client, json!([own])).await;
+    assert!(!notes.join("asked").exists(), "nothing of a workspace runs before it is trusted");
+    talk.say("go").await;
+    let asked = talk.asked[0]["toolCall"]["content"].to_string();
+    assert!(asked.contains("MCP server theirs"), "{asked}");
+    let count =
+        |request: usize, start: &str| offered(&lab, request).iter().filter(|name| name.starts_with(start)).count();
+    assert_eq!((count(0, "mcp_own_"), count(0, "mcp_theirs_")), (13, 13));
+
+    std::fs::write(workspace.join(".turnd/config.toml"), config + "# changed\n").unwrap();
+    talk.answer = "reject_once";
+    talk.say("again").await;
+    assert_eq!(talk.asked.len(), 2, "a changed byte is asked about again");
+    assert_eq!((count(1, "mcp_own_"), count(1, "mcp_theirs_")), (13, 0));
+    let deadline = Instant::now() + WAIT;
+    while servers(&lab).len() > 1 {
+        assert!(Instant::now() < deadline, "left: {:?}", servers(&lab));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_service_over_http_is_used_like_a_program() {
     for flavour in [Flavour::Streamable, Flavour::StreamableJson, Flavour::Sse] {
         let service = Service::start(flavour).await;
