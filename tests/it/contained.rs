@@ -91,7 +91,7 @@ async fn only_standard_descriptors_reach_a_command() {
         return;
     };
     // The fourth is the listing's own.
-    assert!(outcome.result.starts_with("0 1 2 3 \n"), "{}", outcome.result);
+    assert!(outcome.result.starts_with("0 1 2 3 y\n"), "{}", outcome.result);
 }
 
 #[tokio::test]
