@@ -129,7 +129,9 @@ impl SpillFile {
         let text = clean_for_model(lines);
         let fits = usize::try_from(self.room).unwrap_or(usize::MAX).min(text.len());
         let kept = text.get(..text.floor_char_boundary(fits)).unwrap_or_default();
-        self.room = if kept.len() < text.len() { 0 } else { self.room - kept.len() as u64 };
+        // What leaves nothing behind when it is cleaned, as NULs do, takes time all the same.
+        let taken = kept.len().max(lines.len()) as u64;
+        self.room = if kept.len() < text.len() { 0 } else { self.room.saturating_sub(taken) };
         if let Err(problem) = self.file.write_all(kept.as_bytes()) {
             self.room = 0;
             self.problem.get_or_insert(problem);
@@ -217,6 +219,18 @@ mod tests {
         let kept = file.finish().unwrap();
         assert!(kept.is_cut && kept.note().contains("its beginning"));
         assert_eq!(fs::metadata(&kept.path).unwrap().len(), MAX_FILE_BYTES);
+    }
+
+    #[test]
+    fn output_of_nothing_but_zeros_ends_too() {
+        let home = tempfile::tempdir().unwrap();
+        let mut file = Spill::new(home.path(), "s").create().unwrap();
+        let piece = vec![0; 1 << 20];
+        for _ in 0..17 {
+            file.push(&piece);
+        }
+        assert_eq!(file.room, 0);
+        assert!(file.finish().unwrap().is_cut);
     }
 
     #[test]
