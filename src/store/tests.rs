@@ -3,6 +3,7 @@
 use super::*;
 use crate::message::{AssistantMessage, Effect, Part, ToolCall, ToolResult};
 
+mod compact;
 mod disk;
 mod history;
 mod list;
