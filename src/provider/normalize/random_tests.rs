@@ -158,7 +158,9 @@ fn promised(history: &[Message]) -> Vec<String> {
                 words.push(assistant.text.trim().to_owned());
                 let valid = assistant.tool_calls.iter().filter(|call| arguments::is_object(&call.arguments));
                 words.extend(valid.map(|call| call.arguments.replace(": ", ":")));
-                if !assistant.tool_calls.is_empty() || !assistant.text.trim().is_empty() {
+                // An item of reasoning alone is an answer where its provider gets it back.
+                let says = !assistant.tool_calls.is_empty() || !assistant.text.trim().is_empty();
+                if says || assistant.native.is_some() {
                     open = assistant.tool_calls.iter().map(|call| call.id.as_str()).collect();
                 }
             }
