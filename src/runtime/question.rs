@@ -260,8 +260,10 @@ fn judge<'a>(gate: &Gate, described: &'a Described, hook: &HookVerdict) -> (&'a 
     let Described { tool, arguments, plan } = described;
     let judge = |name: &'a str| {
         let judgement = gate.judge(name, arguments, plan, hook);
-        // Our sandbox is not around what the runtime runs, so it is no reason to let it pass.
-        if judgement.sandbox.is_some() && matches!(judgement.verdict, Verdict::Allow { .. }) {
+        // Our sandbox is not around what the runtime runs, so it is no reason to let it pass. Only the mode auto
+        // makes it one; elsewhere what passes behind it only reads.
+        let is_contained = gate.mode() == Mode::Auto && judgement.sandbox.is_some();
+        if is_contained && matches!(judgement.verdict, Verdict::Allow { .. }) {
             return (name, gate.judge(name, arguments, plan, &HookVerdict::Ask(UNSANDBOXED.into())));
         }
         (name, judgement)

@@ -19,7 +19,8 @@ fn replies() -> Value {
                 {"id": "call_a", "name": "read_file", "arguments": {"path": "a.txt"}},
                 {"id": "call_b", "name": "terminal", "arguments": {"command": "while [ ! -e go ]; do sleep 0.02; done; false"}},
             ],
-            "usage": {"input_tokens": 900, "output_tokens": 40, "cached_tokens": 300, "reasoning_tokens": 11},
+            // No thinking is counted here: the Messages format does not tell it apart from the answer.
+            "usage": {"input_tokens": 900, "output_tokens": 40, "cached_tokens": 300},
         },
         {"status": 503, "error": "busy"},
         {"text": "half of nothing at all", "chunk": 3, "cut_after": 4},
