@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 use turnd::approval::{Gate, GateSetup, HookVerdict, Places, RememberedRules, SandboxState, Verdict};
-use turnd::config::{Mode, RuleConfig, RuleEffect};
+use turnd::config::{Mode, RuleConfig};
 use turnd::tool::{Access, CallPlan};
 
 struct World {
@@ -21,13 +21,8 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     let home = folder.path().join("home");
     let cwd = folder.path().join("w");
     std::fs::create_dir_all(&cwd).expect("a workspace");
-    let rule = RuleConfig {
-        effect: RuleEffect::Allow,
-        tool: "terminal".into(),
-        command: Some("echo *".into()),
-        path: None,
-        host: None,
-    };
+    let rule = json!({"effect": "allow", "tool": "terminal", "command": "echo *"});
+    let rule: RuleConfig = serde_json::from_value(rule).expect("a rule");
     let gate = Gate::new(GateSetup {
         mode: Mode::Ask,
         rules: vec![rule],

@@ -97,6 +97,7 @@ impl SseDecoder {
         while let Some(end) = memchr2(b'\n', b'\r', rest) {
             let (line, tail) = rest.split_at(end);
             if self.line.is_empty() {
+                self.check_size(self.data.len() + line.len())?;
                 self.take_line(line, on_event)?;
             } else {
                 self.extend_line(line)?;
@@ -167,7 +168,6 @@ impl SseDecoder {
         };
         match field {
             b"data" => {
-                self.check_size(self.data.len() + value.len())?;
                 if std::mem::replace(&mut self.has_data, true) {
                     self.data.push(b'\n');
                 }
@@ -271,6 +271,22 @@ mod tests {
             let error =
                 text.as_bytes().chunks(7).find_map(|chunk| decoder.feed(chunk, &mut |_| Ok::<(), SseError>(())).err());
             assert_eq!(error, Some(SseError::EventTooLarge { limit_bytes: 64 }));
+        }
+    }
+
+    #[test]
+    fn whether_a_line_passes_the_limit_does_not_depend_on_how_it_was_cut() {
+        let read = |text: &str, size: usize| {
+            let mut decoder = SseDecoder::with_limit(64);
+            let mut take = |_: &SseEvent<'_>| Ok::<(), SseError>(());
+            text.as_bytes().chunks(size).try_for_each(|chunk| decoder.feed(chunk, &mut take)).is_ok()
+        };
+        for (before, field) in [("", "data: "), ("", "other: "), ("", ": "), ("data: x\n", "data: ")] {
+            for length in 40..80 {
+                let text = format!("{before}{field}{}\n\n", "x".repeat(length));
+                let whole = read(&text, usize::MAX);
+                assert!((1..9).all(|size| read(&text, size) == whole), "{text:?}");
+            }
         }
     }
 
