@@ -15,6 +15,8 @@ mod flood;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod headless;
+#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod mcp;
