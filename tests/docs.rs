@@ -20,9 +20,6 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(project(path)).unwrap()
 }
 
-/// Keys that are read and have no effect yet; the documentation leaves them out until they have.
-const WITHOUT_EFFECT: [&str; 0] = [];
-
 /// One key of the configuration.
 struct Key {
     path: String,
@@ -31,14 +28,11 @@ struct Key {
     meaning: String,
 }
 
-/// Every key of the configuration's schema that has an effect, in the order of its types.
+/// Every key of the configuration's schema, in the order of its types.
 fn keys() -> Vec<Key> {
     let schema = schemars::schema_for!(Config).to_value();
     let mut keys = Vec::new();
     collect(&schema, &schema, "", &mut keys);
-    let hidden =
-        |path: &str| WITHOUT_EFFECT.iter().any(|name| path == *name || name.ends_with('.') && path.starts_with(name));
-    keys.retain(|key| !hidden(&key.path));
     keys
 }
 

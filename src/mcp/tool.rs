@@ -66,6 +66,10 @@ impl Tool for McpTool {
         &self.spec
     }
 
+    fn is_foreign(&self) -> bool {
+        true
+    }
+
     fn prepare<'a>(
         &'a self,
         arguments: &'a Map<String, Value>,

@@ -13,7 +13,7 @@ use crate::turn::event::TurnEvent;
 use crate::turn::port::{Answer, Ask, Record, RecordError};
 
 use super::ledger::Ledger;
-use super::port::{ClientPort, PermissionQuestion, SessionEvent};
+use super::port::{ClientPort, SessionEvent};
 use super::questions::{self, Questions};
 
 /// What the user says while a turn runs, and what the turn says about itself.
@@ -199,11 +199,6 @@ impl SessionIo {
                 vec![Display::Text("Interrupted: the turn failed; whether this had an effect is unknown.".into())];
             self.emit(TurnEvent::ToolCallEnded { id, is_failed: true, display, raw: None }).await;
         }
-    }
-
-    /// Puts a question to the user and waits for the answer, a cancel or the time limit.
-    pub(super) async fn put(&self, question: PermissionQuestion) -> Answer {
-        self.questions.ask(question, &self.cancel).await
     }
 }
 

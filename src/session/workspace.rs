@@ -186,7 +186,7 @@ impl Workspace {
         let question = question(&id, project);
         let (plan, arguments) = (question.plan.clone(), question.arguments.clone());
         io.emit(TurnEvent::ToolCallPending { id: id.clone(), name: TOOL_NAME.into(), arguments, plan }).await;
-        let answer = io.put(question).await;
+        let answer = io.questions.ask(question, &io.cancel).await;
         if let Some(decision) = kept(answer) {
             self.keep(io, project, decision).await;
         }

@@ -87,7 +87,7 @@ pub trait Tool: Send + Sync + fmt::Debug {
     /// True when its results are what strangers wrote (a web page, a tool of an MCP server), so that the model
     /// gets them between marks that say so.
     fn is_foreign(&self) -> bool {
-        self.spec().name.starts_with("mcp_")
+        false
     }
 
     /// Checks the arguments and binds what the call will do, without side effects.
