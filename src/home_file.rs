@@ -1,19 +1,61 @@
-//! A TOML file of the home folder that several daemons and commands change.
+//! Files of the home folder that several daemons and commands change.
 //!
 //! Every change is made under a lock file on the newest content and put in place by a rename, so nobody
-//! loses what another wrote and no reader sees half of it. The file is for the user alone.
+//! loses what another wrote and no reader sees half of it. The files are for the user alone.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Bytes that are read; a longer file counts as unreadable.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
+/// How long another process may hold a lock. A change takes milliseconds.
+const LOCK_LIMIT: Duration = Duration::from_secs(5);
+const LOCK_POLL: Duration = Duration::from_millis(10);
+
+/// Takes the lock at this path, and makes its file and folder when they are missing. It is held until the file is
+/// dropped. Blocks for five seconds at most.
+///
+/// # Errors
+/// [`io::ErrorKind::TimedOut`] when another process holds it all the time; else what the system said.
+pub fn lock(path: &Path) -> io::Result<File> {
+    make_folder(path)?;
+    let file = private(OpenOptions::new().create(true).truncate(false).write(true)).open(path)?;
+    let begun = Instant::now();
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(error) if error != Errno::WOULDBLOCK => return Err(error.into()),
+            Err(_) if begun.elapsed() > LOCK_LIMIT => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "another process is changing it; try again"));
+            }
+            Err(_) => std::thread::sleep(LOCK_POLL),
+        }
+    }
+}
+
+/// Puts a text in the place of a file, whole or not at all, and waits for the disk.
+///
+/// # Errors
+/// What the system said; the file is then as it was.
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    make_folder(path)?;
+    let temporary = path.with_extension(format!("{}.new", uuid::Uuid::now_v7().simple()));
+    let written = write_new(&temporary, text).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // The first failure is the one to tell.
+        fs::remove_file(&temporary).ok();
+    }
+    written?;
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
 
 /// Why the file could not be read or changed.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +66,7 @@ pub enum HomeFileError {
         /// The file.
         path: PathBuf,
         /// What went wrong.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The file is not what was written there.
     #[error("cannot read {}: {message}; mend it or remove it", path.display())]
@@ -61,7 +103,7 @@ impl HomeFile {
         let size = match fs::metadata(&self.0) {
             Ok(metadata) if metadata.is_file() => metadata.len(),
             Ok(_) => return Err(self.content("it is not a file")),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(T::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
             Err(source) => return Err(self.io(source)),
         };
         if size > MAX_FILE_BYTES {
@@ -80,33 +122,16 @@ impl HomeFile {
         T: DeserializeOwned + Serialize + Default,
         E: From<HomeFileError>,
     {
-        let _lock = self.lock()?;
+        let path = self.0.with_extension("lock");
+        let _lock = lock(&path).map_err(|source| HomeFileError::Io { path: path.clone(), source })?;
         let mut content = self.read()?;
         let result = edit(&mut content)?;
-        self.write(&content).map_err(|source| self.io(source))?;
+        let text = toml::to_string(&content).map_err(|error| self.io(io::Error::other(error)))?;
+        replace(&self.0, &text).map_err(|source| self.io(source))?;
         Ok(result)
     }
 
-    fn lock(&self) -> Result<File, HomeFileError> {
-        let path = self.0.with_extension("lock");
-        let failed = |source| HomeFileError::Io { path: path.clone(), source };
-        let lock = private(OpenOptions::new().create(true).truncate(false).write(true)).open(&path).map_err(failed)?;
-        flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
-        Ok(lock)
-    }
-
-    fn write(&self, content: &impl Serialize) -> std::io::Result<()> {
-        let text = toml::to_string(content).map_err(std::io::Error::other)?;
-        let temporary = self.0.with_extension(format!("toml.{}", uuid::Uuid::now_v7().simple()));
-        let written = write_new(&temporary, &text).and_then(|()| fs::rename(&temporary, &self.0));
-        if written.is_err() {
-            fs::remove_file(&temporary).ok();
-        }
-        written?;
-        self.0.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-    }
-
-    fn io(&self, source: std::io::Error) -> HomeFileError {
+    fn io(&self, source: io::Error) -> HomeFileError {
         HomeFileError::Io { path: self.0.clone(), source }
     }
 
@@ -115,7 +140,11 @@ impl HomeFile {
     }
 }
 
-fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+fn make_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| DirBuilder::new().recursive(true).mode(0o700).create(folder))
+}
+
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let mut file = private(OpenOptions::new().create_new(true).write(true)).open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()

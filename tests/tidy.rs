@@ -18,7 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sandbox", &[]),
     ("vault", &[]),
     ("tool", &["message", "clock", "config", "sandbox", "likeness", "vault"]),
-    ("provider", &["message", "clock", "config", "vault", "tool::ToolSpec"]),
+    ("provider", &["message", "clock", "config", "vault", "home_file", "tool::ToolSpec"]),
     ("hook", &["message", "tool", "config", "clock", "vault"]),
     ("approval", &["message", "tool", "config", "hook", "clock", "sandbox", "home_file"]),
     ("trust", &["config", "hook", "approval", "clock", "home_file"]),
@@ -38,7 +38,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("runtime", &["message", "provider", "tool", "hook", "approval", "turn", "config", "rpc"]),
     ("store", &["message", "clock"]),
-    ("memory", &["tool", "store", "approval::display", "clock"]),
+    ("memory", &["tool", "store", "approval::display", "clock", "home_file"]),
     ("prompt", &["message", "tool", "turn", "memory", "clock"]),
     ("delegate", &["message", "tool", "turn"]),
     (

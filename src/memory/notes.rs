@@ -1,21 +1,15 @@
 //! The two files of notes: one entry a line, bounded, changed under a lock and put in place by a rename.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-use rustix::fs::{FlockOperation, flock};
 
 use crate::approval::display;
+use crate::home_file;
 
 /// Bytes of a file that are read; a longer one was not written here.
 const MAX_FILE_BYTES: u64 = 64 << 10;
-
-/// How long another daemon may hold the lock. A change takes milliseconds.
-const LOCK_LIMIT: Duration = Duration::from_secs(5);
-const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// Which notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +67,6 @@ pub enum NotesError {
         /// What is wrong.
         problem: &'static str,
     },
-    /// Another process holds the lock.
-    #[error("another process is changing the notes; try again")]
-    Busy,
     /// The change makes no sense; the text says why.
     #[error("{0}")]
     Refused(String),
@@ -146,10 +137,11 @@ impl Notes {
     /// # Errors
     /// [`NotesError`]; the file is then unchanged.
     pub fn change(&self, book: Book, change: &Change) -> Result<String, NotesError> {
-        let _lock = self.lock()?;
+        let lock = self.folder.join(".lock");
+        let _lock = home_file::lock(&lock).map_err(|source| NotesError::Io { path: lock.clone(), source })?;
         let text = apply(book, &self.read(book)?, change)?;
         let path = self.path(book);
-        self.put(&path, &text).map_err(|source| NotesError::Io { path, source })?;
+        home_file::replace(&path, &text).map_err(|source| NotesError::Io { path, source })?;
         Ok(text)
     }
 
@@ -166,54 +158,11 @@ impl Notes {
         }
         (!told.is_empty()).then_some(told)
     }
-
-    fn lock(&self) -> Result<File, NotesError> {
-        let failed = |path: &Path, source| NotesError::Io { path: path.to_owned(), source };
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.folder)
-            .map_err(|source| failed(&self.folder, source))?;
-        let path = self.folder.join(".lock");
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .custom_flags(no_follow())
-            .open(&path)
-            .map_err(|source| failed(&path, source))?;
-        let begun = Instant::now();
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(file),
-                Err(error) if error != rustix::io::Errno::WOULDBLOCK => return Err(failed(&path, error.into())),
-                Err(_) if begun.elapsed() > LOCK_LIMIT => return Err(NotesError::Busy),
-                Err(_) => std::thread::sleep(LOCK_POLL),
-            }
-        }
-    }
-
-    fn put(&self, path: &Path, text: &str) -> std::io::Result<()> {
-        let temporary = self.folder.join(format!(".{}", uuid::Uuid::now_v7().simple()));
-        let written = write_new(&temporary, text).and_then(|()| fs::rename(&temporary, path));
-        if written.is_err() {
-            fs::remove_file(&temporary).ok();
-        }
-        written?;
-        File::open(&self.folder)?.sync_all()
-    }
 }
 
 fn no_follow() -> i32 {
     // Without blocking, so that a pipe in the file's place is seen and not waited for.
     (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed()
-}
-
-fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).custom_flags(no_follow()).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }
 
 /// One book in the prompt: bounded, and with nothing in it that a reader of the file would not see.
@@ -346,10 +295,10 @@ mod tests {
         let notes = Notes::new(home.path());
         assert_eq!(notes.read(Book::Memory).unwrap().lines().count(), 40);
         let mut names: Vec<_> =
-            fs::read_dir(home.path().join("memories")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            std::fs::read_dir(home.path().join("memories")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, [".lock", "MEMORY.md"]);
-        let mode = |name: &str| fs::metadata(home.path().join(name)).unwrap().permissions().mode() & 0o777;
+        let mode = |name: &str| std::fs::metadata(home.path().join(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode("memories"), mode("memories/MEMORY.md")), (0o700, 0o600));
     }
 
@@ -358,8 +307,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let notes = Notes::new(home.path());
         assert_eq!(notes.for_prompt(), None);
-        fs::create_dir(home.path().join("memories")).unwrap();
-        fs::write(notes.path(Book::User), format!("- ev\u{200b}il\n{}", "x".repeat(5_000))).unwrap();
+        std::fs::create_dir(home.path().join("memories")).unwrap();
+        std::fs::write(notes.path(Book::User), format!("- ev\u{200b}il\n{}", "x".repeat(5_000))).unwrap();
         let told = notes.for_prompt().unwrap();
         assert!(told.contains("- ev\u{fffd}il\nxxx") && told.contains("cut here"), "{told}");
         assert!(told.chars().count() < 2_200);

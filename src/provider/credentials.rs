@@ -2,7 +2,6 @@
 //!
 //! A key is a [`SecretString`] from the moment it is read; it leaves that type only in the header of a request.
 
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,6 +10,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::io::AsyncReadExt;
 
+use crate::home_file::{HomeFile, HomeFileError};
 use crate::provider::redact::Redactor;
 use crate::vault;
 
@@ -217,7 +217,7 @@ async fn run_key_command(command: &str) -> Result<SecretString, String> {
 /// # Errors
 /// [`CredentialError::File`] when the file is there but cannot be read or parsed.
 pub fn stored_key(home: &Path, provider: &str) -> Result<Option<SecretString>, CredentialError> {
-    let table = read_file(home)?;
+    let table: toml::Table = key_file(home).read()?;
     let key = table.get(provider).and_then(|entry| entry.get("api_key")).and_then(toml::Value::as_str);
     Ok(key.filter(|key| !key.is_empty()).map(SecretString::from))
 }
@@ -227,11 +227,11 @@ pub fn stored_key(home: &Path, provider: &str) -> Result<Option<SecretString>, C
 /// # Errors
 /// [`CredentialError::File`]; the file is as it was.
 pub fn store_key(home: &Path, provider: &str, key: &SecretString) -> Result<(), CredentialError> {
-    let mut table = read_file(home)?;
-    let mut entry = toml::Table::new();
-    entry.insert("api_key".into(), key.expose_secret().into());
-    table.insert(provider.into(), entry.into());
-    write_file(home, &table)
+    key_file(home).change(|table: &mut toml::Table| {
+        let entry = toml::Table::from_iter([("api_key".to_owned(), key.expose_secret().into())]);
+        table.insert(provider.into(), entry.into());
+        Ok(())
+    })
 }
 
 /// Removes a key from the key file; false when there was none.
@@ -239,46 +239,25 @@ pub fn store_key(home: &Path, provider: &str, key: &SecretString) -> Result<(), 
 /// # Errors
 /// [`CredentialError::File`]; the file is as it was.
 pub fn remove_key(home: &Path, provider: &str) -> Result<bool, CredentialError> {
-    let mut table = read_file(home)?;
-    let was_there = table.remove(provider).is_some();
-    if was_there {
-        write_file(home, &table)?;
+    let file = key_file(home);
+    if !file.read::<toml::Table>()?.contains_key(provider) {
+        return Ok(false);
     }
-    Ok(was_there)
+    file.change(|table: &mut toml::Table| Ok(table.remove(provider).is_some()))
 }
 
-fn read_file(home: &Path) -> Result<toml::Table, CredentialError> {
-    let path = home.join(FILE_NAME);
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(toml::Table::new()),
-        Err(error) => return Err(CredentialError::File { path, problem: error.to_string() }),
-    };
-    // The parser's own message quotes the line, and the line may hold a key.
-    text.parse().map_err(|_| CredentialError::File { path, problem: "it is not valid TOML".into() })
+fn key_file(home: &Path) -> HomeFile {
+    HomeFile::new(home.join(FILE_NAME))
 }
 
-fn write_file(home: &Path, table: &toml::Table) -> Result<(), CredentialError> {
-    let path = home.join(FILE_NAME);
-    let failed = |problem: String| CredentialError::File { path: path.clone(), problem };
-    let text = toml::to_string(table).map_err(|error| failed(error.to_string()))?;
-    let temporary = home.join(format!("{FILE_NAME}.{}.new", std::process::id()));
-    let write = || {
-        std::fs::create_dir_all(home)?;
-        let mut file = private_file(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, &path)
-    };
-    write().map_err(|error: std::io::Error| failed(error.to_string()))
-}
-
-fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+impl From<HomeFileError> for CredentialError {
+    fn from(error: HomeFileError) -> Self {
+        match error {
+            HomeFileError::Io { path, source } => Self::File { path, problem: source.to_string() },
+            // What the parser says may quote the line, and the line may hold a key.
+            HomeFileError::Content { path, .. } => Self::File { path, problem: "it is not valid TOML".into() },
+        }
+    }
 }
 
 #[cfg(test)]
