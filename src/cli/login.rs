@@ -21,7 +21,7 @@ pub(super) fn login(args: &LoginArgs, home: &Path) -> Result<(), String> {
     let key = read_key(&args.provider)?;
     let key = key.trim();
     if key.is_empty() {
-        return Err("no key was given".into());
+        return Err(format!("no key was given for {}: type one, or pass it on standard input", args.provider));
     }
     store_key(home, &args.provider, &SecretString::from(key)).map_err(|error| error.to_string())?;
     writeln!(std::io::stderr(), "The key for {} is stored in {}.", args.provider, home.display()).ok();

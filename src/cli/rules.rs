@@ -5,8 +5,8 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 
-use crate::approval::RememberedRules;
 use crate::approval::display::escape;
+use crate::approval::{RememberedRules, RulesError};
 
 /// Arguments of `turnd rules`.
 #[derive(Debug, Args)]
@@ -32,9 +32,12 @@ pub(super) fn run(args: &RulesArgs, home: &Path, out: &mut dyn Write) -> Result<
     match args.command {
         RulesCommand::List => list(&rules, out),
         RulesCommand::Remove { number } => {
-            let removed = number.checked_sub(1).map(|position| rules.remove(position));
-            let removed = removed.unwrap_or(Err(crate::approval::RulesError::NoSuchRule(0)));
-            let removed = removed.map_err(|error| error.to_string())?;
+            let unknown = || format!("there is no remembered rule {number}; `turnd rules list` shows all");
+            let position = number.checked_sub(1).ok_or_else(unknown)?;
+            let removed = rules.remove(position).map_err(|error| match error {
+                RulesError::NoSuchRule(_) => unknown(),
+                RulesError::File(error) => error.to_string(),
+            })?;
             writeln!(out, "forgotten: {}", escape(&removed.rule.to_string())).map_err(|error| error.to_string())
         }
     }

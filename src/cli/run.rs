@@ -89,7 +89,7 @@ async fn turn(args: &RunArgs, host: &Arc<Host>, cwd: PathBuf, prompt: String) ->
 async fn newest(host: &Host, cwd: &Path) -> Result<String, String> {
     let query = ListQuery { cwd: Some(cwd.to_string_lossy().into_owned()), limit: 1, ..ListQuery::default() };
     let (rows, _) = host.store.list_sessions(query).await.map_err(|error| error.to_string())?;
-    rows.into_iter().next().map(|row| row.id).ok_or_else(|| format!("there is no session in {}", cwd.display()))
+    rows.into_iter().next().map(|row| row.id).ok_or_else(|| format!("there is no session of {} yet", cwd.display()))
 }
 
 /// Says how to go on, and turns the outcome into an exit code.

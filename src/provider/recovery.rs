@@ -81,7 +81,8 @@ impl Recovery {
         self.requests
     }
 
-    /// What to do about this failure. Puts its key to rest where it is about the key, and changes the chain where another model or another request is to be tried.
+    /// What to do about this failure. Puts its key to rest where it is about the key, and changes the chain where
+    /// another model or another request is to be tried.
     pub fn next(&mut self, chain: &FallbackChain, error: &ProviderError, visible: Visible) -> Action {
         let endpoint = chain.current();
         endpoint.rest_key(error);
@@ -276,7 +277,10 @@ fn lower(known: &mut Option<u64>, limit: u64) {
 /// The reason for a person.
 fn reason(error: &ProviderError) -> String {
     let kind = error.kind.as_str().replace('_', " ");
-    let said: String = error.message.chars().take(120).collect();
+    let mut said: String = error.message.chars().take(120).collect();
+    if said.len() < error.message.len() {
+        said.push('…');
+    }
     if said.is_empty() { kind } else { format!("{kind}: {said}") }
 }
 

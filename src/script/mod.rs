@@ -113,7 +113,7 @@ pub fn find_files(paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
 /// # Errors
 /// The file cannot be read or is no transcript.
 pub fn plan(path: &Path, way: Way) -> Result<Vec<Planned>, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let cases = format::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut planned = Vec::new();
     for case in cases.into_iter().filter(|case| run::is_possible(case, way)) {

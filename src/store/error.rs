@@ -28,7 +28,7 @@ pub enum StoreError {
     #[error("the session store cannot be written ({0}); make TURND_HOME writable")]
     ReadOnly(String),
     /// The operating system or SQLite refused.
-    #[error("the session store failed: {0}")]
+    #[error("the session store failed ({0}); `turnd doctor` names its file")]
     Io(String),
     /// The session is open in another process.
     #[error("the session is open in another turnd (pid {pid}); close it there first")]
