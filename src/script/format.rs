@@ -1,7 +1,7 @@
 //! The transcript format: JSON Lines, one object per line, `#` begins a comment line.
 //!
 //! A `case` line begins a case; every other line has one key, its verb. All `model` lines of a case
-//! are queued before it begins; the rest runs in order. `CONTRIBUTING.md` lists the verbs with examples.
+//! are queued before it begins; the rest runs in order. `tests/transcripts/README.md` lists the verbs.
 
 use std::collections::BTreeMap;
 
