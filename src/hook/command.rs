@@ -53,7 +53,7 @@ impl CommandHook {
         HookFailure { name: self.name(), problem: problem.to_string() }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "one of the two places that start processes")]
+    #[expect(clippy::disallowed_methods, reason = "one of the places that start processes")]
     fn spawn(&self) -> std::io::Result<Child> {
         let (program, arguments) = self.command.split_first().ok_or(std::io::ErrorKind::NotFound)?;
         let mut command = Command::new(program);
