@@ -16,6 +16,10 @@ use super::write::{self, Write};
 /// Most jobs of one transaction: bounds what the first of them waits for.
 const MAX_GROUP: usize = 512;
 
+/// Messages at the end of a turn that are worth a transaction of the search index: its pages are written once
+/// for all of them.
+const INDEX_AT_TURN_END: usize = 16;
+
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 type Call = Box<dyn FnOnce(Result<&mut Db, StoreError>) + Send>;
 
@@ -241,8 +245,8 @@ impl Db {
             Write::CreateSession(row) => drop(self.claims.insert(row.id.clone())),
             Write::DeleteSession { id } | Write::ReleaseSession { id } => drop(self.claims.remove(id)),
             Write::AppendMessage { .. } | Write::AmendMessage { .. } => self.unindexed += 1,
-            // A turn's messages are indexed at its end, together.
-            Write::FinishTurn(_) => self.unindexed = self.unindexed.max(search::INDEX_BATCH),
+            // The end of a turn is a good moment, and a few short turns are indexed together.
+            Write::FinishTurn(_) if self.unindexed >= INDEX_AT_TURN_END => self.unindexed = search::INDEX_BATCH,
             _ => {}
         }
     }

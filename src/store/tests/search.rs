@@ -90,7 +90,7 @@ async fn only_what_is_still_said_is_found() {
 }
 
 #[tokio::test]
-async fn messages_are_indexed_when_their_turn_ends_or_many_wait() {
+async fn messages_are_indexed_when_a_turn_ends_and_some_wait_or_many_wait() {
     let store = Store::in_memory();
     let indexed = async || -> i64 {
         let count = |db: &mut Db| {
@@ -99,12 +99,16 @@ async fn messages_are_indexed_when_their_turn_ends_or_many_wait() {
         store.call(count).await.unwrap()
     };
     store.write(vec![Write::CreateSession(session("s")), append("s", "t", Message::user("one"))]).await.unwrap();
+    store.write(vec![Write::FinishTurn(turn("s", "t", "completed"))]).await.unwrap();
+    assert_eq!(indexed().await, 0);
+    let some = (0..15).map(|index| append("s", "t", Message::user(format!("some {index}"))));
+    store.write(some.collect()).await.unwrap();
     assert_eq!(indexed().await, 0);
     store.write(vec![Write::FinishTurn(turn("s", "t", "completed"))]).await.unwrap();
-    assert_eq!(indexed().await, 1);
+    assert_eq!(indexed().await, 16);
     let many = (0..300).map(|index| append("s", "t", Message::user(format!("many {index}"))));
     store.write(many.collect()).await.unwrap();
-    assert_eq!(indexed().await, 301);
+    assert_eq!(indexed().await, 316);
     // An unindexed message that is replaced or deleted never comes up.
     let amend =
         Write::AmendMessage { session_id: "s".into(), turn_id: Some("u".into()), message: Message::user("new") };
