@@ -32,8 +32,6 @@ pub enum Command {
     Redirect(Steer, oneshot::Sender<SteeringResult>),
     /// Say what is going on.
     Status(oneshot::Sender<StatusResult>),
-    /// End the session; answered once it is quiet.
-    Close(oneshot::Sender<()>),
 }
 
 /// A prompt and whom to tell.

@@ -105,7 +105,7 @@ impl Task {
     /// With a prompt waiting its turn does that, and shows it.
     pub(super) fn compact_between_turns(&mut self) {
         let Some(AfterTurn { compaction: wish }) = self.after_turn.take() else { return };
-        if self.closing_begun() {
+        if self.is_closing {
             return;
         }
         let Phase::Idle(history) = &self.phase else { return };

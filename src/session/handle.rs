@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
 use crate::message::Part;
 
@@ -18,6 +18,10 @@ pub struct SessionHandle {
     id: Arc<str>,
     mailbox: mpsc::Sender<Command>,
     prompts: Arc<Mutex<CancellationToken>>,
+    /// Fires when the session is to end.
+    closing: CancellationToken,
+    /// Fires when its task has ended.
+    ended: CancellationToken,
 }
 
 /// The task's end.
@@ -26,13 +30,17 @@ pub(super) struct Mailbox {
     pub(super) commands: mpsc::Receiver<Command>,
     /// Cancels the prompts admitted so far, for the `/stop` command.
     pub(super) handle: SessionHandle,
+    /// Tells the end of the task, which holds this as long as it runs.
+    _ended: DropGuard,
 }
 
 impl SessionHandle {
-    pub(super) fn new(id: Arc<str>) -> (Self, Mailbox) {
-        let (sender, commands) = mpsc::channel(MAILBOX);
-        let handle = Self { id, mailbox: sender, prompts: Arc::new(Mutex::new(CancellationToken::new())) };
-        (handle.clone(), Mailbox { commands, handle })
+    /// Both ends of a session that `closing` ends.
+    pub(super) fn new(id: Arc<str>, closing: CancellationToken) -> (Self, Mailbox) {
+        let (mailbox, commands) = mpsc::channel(MAILBOX);
+        let ended = CancellationToken::new();
+        let handle = Self { id, mailbox, prompts: Arc::default(), closing, ended: ended.clone() };
+        (handle.clone(), Mailbox { commands, handle, _ended: ended.drop_guard() })
     }
 
     /// The session.
@@ -74,15 +82,33 @@ impl SessionHandle {
         })
     }
 
-    /// True once the session's task has ended.
+    /// Begins the end, in wire order: prompts admitted so far are cancelled, and whatever follows no longer finds
+    /// the session.
+    pub fn close(&self) {
+        self.cancel();
+        self.closing.cancel();
+    }
+
+    /// True once the end has begun.
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_cancelled()
+    }
+
+    /// Waits until the end has begun.
+    pub(super) fn closing(&self) -> WaitForCancellationFutureOwned {
+        self.closing.clone().cancelled_owned()
+    }
+
+    /// True once the session's task has ended and the session is released in the store.
     #[must_use]
     pub fn is_ended(&self) -> bool {
-        self.mailbox.is_closed()
+        self.ended.is_cancelled()
     }
 
     /// Waits until the session's task has ended.
     pub async fn ended(&self) {
-        self.mailbox.closed().await;
+        self.ended.cancelled().await;
     }
 }
 

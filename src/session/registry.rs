@@ -31,15 +31,18 @@ impl Registry {
     }
 
     /// Starts a session's task and registers it at once, so that requests which follow on the wire find
-    /// it and wait their turn.
+    /// it and wait their turn. One that is being closed ends first: a session has one owner at a time.
     #[must_use]
     pub fn open(&self, request: OpenRequest) -> (SessionHandle, Opening) {
         let id = Arc::clone(&request.id);
-        let (handle, mailbox) = SessionHandle::new(Arc::clone(&id));
-        self.lock().insert(Arc::clone(&id), handle.clone());
+        let (handle, mailbox) = SessionHandle::new(Arc::clone(&id), self.host.shutdown.child_token());
+        let before = self.lock().insert(Arc::clone(&id), handle.clone());
         let (ready, opening) = tokio::sync::oneshot::channel();
         let (host, registry) = (Arc::clone(&self.host), self.clone());
         self.tasks.spawn(async move {
+            if let Some(before) = before {
+                before.ended().await;
+            }
             task::run(host, request, mailbox, ready).await;
             registry.forget(&id);
         });
@@ -49,6 +52,12 @@ impl Registry {
     /// The open session with this id.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<SessionHandle> {
+        self.open_or_closing(id).filter(|session| !session.is_closing())
+    }
+
+    /// The session with this id, also while it ends.
+    #[must_use]
+    pub fn open_or_closing(&self, id: &str) -> Option<SessionHandle> {
         self.lock().get(id).cloned()
     }
 

@@ -54,12 +54,16 @@ pub(super) async fn run(
     }
 }
 
-/// Tells prompts that were sent behind a failed open why nothing will come of them.
+/// Tells requests that were sent behind a failed open why nothing will come of them.
 fn refuse_waiting(mailbox: &mut Mailbox, error: &SessionError) {
     mailbox.commands.close();
     while let Ok(command) = mailbox.commands.try_recv() {
-        if let Command::Prompt(prompt) = command {
-            drop(prompt.reply.send(Err(error.clone())));
+        match command {
+            Command::Prompt(prompt) => drop(prompt.reply.send(Err(error.clone()))),
+            Command::Reopen(_, _, reply) => drop(reply.send(Err(error.clone()))),
+            Command::SetModel(_, reply) => drop(reply.send(Err(error.clone()))),
+            // Their answers tell nothing of errors: the end of the session is all there is to say.
+            Command::SetMode(..) | Command::Steer(..) | Command::Redirect(..) | Command::Status(_) => {}
         }
     }
 }
@@ -81,7 +85,7 @@ pub(super) struct Task {
     pub(super) usage: Usage,
     /// Tokens in the context after the newest model call.
     pub(super) context_tokens: u64,
-    closing: Option<oneshot::Sender<()>>,
+    pub(super) is_closing: bool,
     /// The MCP servers a client wants from the next turn on; a running one keeps its own.
     wanted_servers: Option<Vec<ServerSpec>>,
 }
@@ -112,7 +116,7 @@ enum Wake {
     Title(Title),
     Delivered,
     WaitingCancelled,
-    Shutdown,
+    Closing,
 }
 
 impl Task {
@@ -129,7 +133,7 @@ impl Task {
             remarks: 0,
             usage: Usage::default(),
             context_tokens: 0,
-            closing: None,
+            is_closing: false,
             wanted_servers: None,
         }
     }
@@ -143,7 +147,7 @@ impl Task {
                 Wake::Title(title) => self.title_done(title).await,
                 Wake::Delivered => self.delivered().await,
                 Wake::WaitingCancelled => self.drop_cancelled(),
-                Wake::Command(None) | Wake::Shutdown => self.begin_closing(None),
+                Wake::Command(None) | Wake::Closing => self.begin_closing(),
             }
             if self.is_quiet_and_closing() {
                 return;
@@ -153,8 +157,8 @@ impl Task {
     }
 
     async fn next_wake(&mut self) -> Wake {
-        let shutdown = self.session.host.shutdown.clone();
-        let is_closing = self.closing_begun();
+        let closing = self.mailbox.handle.closing();
+        let is_closing = self.is_closing;
         let working = async {
             match &mut self.phase {
                 Phase::Running(running) => Wake::TurnDone(Box::new((&mut running.turn).await)),
@@ -183,7 +187,7 @@ impl Task {
             command = self.mailbox.commands.recv(), if !is_closing => Wake::Command(command),
             () = cancelled => Wake::WaitingCancelled,
             title = titled => Wake::Title(title),
-            () = shutdown.cancelled(), if !is_closing => Wake::Shutdown,
+            () = closing, if !is_closing => Wake::Closing,
         }
     }
 
@@ -220,7 +224,6 @@ impl Task {
                 drop(reply.send(result));
             }
             Command::Status(reply) => drop(reply.send(self.status())),
-            Command::Close(reply) => self.begin_closing(Some(reply)),
         }
     }
 
@@ -263,7 +266,7 @@ impl Task {
     /// Starts the next turn when nothing is in its way.
     fn start_next(&mut self) {
         self.drop_cancelled();
-        if self.delivery.is_some() || self.closing_begun() {
+        if self.delivery.is_some() || self.is_closing {
             return;
         }
         let Phase::Idle(history) = &mut self.phase else { return };
@@ -397,12 +400,8 @@ impl Task {
 
     // ---- the end
 
-    pub(super) fn closing_begun(&self) -> bool {
-        self.closing.is_some()
-    }
-
-    fn begin_closing(&mut self, reply: Option<oneshot::Sender<()>>) {
-        self.closing = Some(reply.unwrap_or_else(|| oneshot::channel().0));
+    fn begin_closing(&mut self) {
+        self.is_closing = true;
         self.mailbox.handle.cancel();
         self.mailbox.commands.close();
         match &self.phase {
@@ -416,20 +415,16 @@ impl Task {
     }
 
     fn is_quiet_and_closing(&self) -> bool {
-        self.closing_begun() && matches!(self.phase, Phase::Idle(_))
+        self.is_closing && matches!(self.phase, Phase::Idle(_))
     }
 
-    /// Releases the session in the store and tells whoever asked for the end.
+    /// Releases the session in the store.
     async fn let_go(mut self) {
         refuse_waiting(&mut self.mailbox, &SessionError::Closed);
         self.session.mcp.close().await;
         let release = Write::ReleaseSession { id: self.session.id.to_string() };
         if let Err(error) = self.session.host.store.write(vec![release]).await {
             tracing::debug!(session = %self.session.id, %error, "the session could not be released");
-        }
-        if let Some(reply) = self.closing.take() {
-            // Whoever asked may be gone.
-            reply.send(()).ok();
         }
     }
 }

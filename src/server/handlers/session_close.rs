@@ -5,17 +5,14 @@ use std::sync::Arc;
 use jsonrpsee::Extensions;
 use jsonrpsee_types::Params;
 use serde::Deserialize;
-use tokio::sync::oneshot;
 use turnd_protocol::acp;
 
 use crate::server::dispatch::Server;
 use crate::server::error::Error;
 use crate::server::from_client;
-use crate::session::{Command, SessionError};
+use crate::session::SessionError;
 use crate::store::{StoreError, Write};
 use crate::tool::spill::Spill;
-
-use super::session;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -30,8 +27,10 @@ pub(super) async fn close(
     _: Extensions,
 ) -> Result<acp::CloseSessionResponse, Error> {
     let params: SessionParams = from_client::params(&params)?;
-    let session = session(&server, &params.session_id)?;
-    end(&session).await;
+    let session = server.sessions.open_or_closing(&params.session_id);
+    let session = session.ok_or_else(|| Error::unknown_session(&params.session_id))?;
+    session.close();
+    session.ended().await;
     Ok(acp::CloseSessionResponse::new())
 }
 
@@ -42,8 +41,9 @@ pub(super) async fn delete(
     _: Extensions,
 ) -> Result<acp::DeleteSessionResponse, Error> {
     let params: SessionParams = from_client::params(&params)?;
-    if let Some(session) = server.sessions.get(&params.session_id) {
-        end(&session).await;
+    if let Some(session) = server.sessions.open_or_closing(&params.session_id) {
+        session.close();
+        session.ended().await;
     }
     let write = Write::DeleteSession { id: params.session_id.to_string() };
     let host = server.sessions.host();
@@ -55,14 +55,4 @@ pub(super) async fn delete(
         Err(StoreError::Owned { pid }) => Err(SessionError::Owned { id: params.session_id, pid }.into()),
         Err(error) => Err(SessionError::Store(error.to_string()).into()),
     }
-}
-
-async fn end(session: &crate::session::SessionHandle) {
-    session.cancel();
-    let (reply, quiet) = oneshot::channel();
-    if session.send(Command::Close(reply)).is_ok() {
-        // An error means that the session ended on its own.
-        drop(quiet.await);
-    }
-    session.ended().await;
 }
