@@ -240,12 +240,16 @@ impl SessionClient {
                     .status(to_client::status(state))
                     .content(content)
                     .raw_output(raw_output);
+                if state == CallState::Pending {
+                    return;
+                }
                 self.tool_call_update(acp::ToolCallUpdate::new(id, fields)).await;
             }
         }
     }
 
     async fn request_permission(&self, question: PermissionQuestion) -> Answer {
+            Replayed::Plan(entries) => self.update(acp::SessionUpdate::Plan(to_client::plan(&entries))).await,
         let options = question.choices.iter().map(|choice| {
             acp::PermissionOption::new(choice.answer.as_str(), choice.name.clone(), option_kind(choice.answer))
         });

@@ -1,6 +1,6 @@
 //! What a running turn sees of the outside: the store, the client, and the user's words in between.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::tool::Display;
 use crate::turn::TurnIo;
 use crate::turn::event::TurnEvent;
-use crate::turn::port::{Answer, Ask, Record, RecordError};
+use crate::turn::port::{Answer, Ask, CallState, Record, RecordError};
 
 use super::ledger::Ledger;
 use super::port::{ClientPort, SessionEvent};
@@ -24,6 +24,9 @@ pub(super) struct Desk {
     redirected: Notify,
 }
 
+/// Where the calls are that a turn has shown and not ended.
+pub(super) type OpenCalls = BTreeMap<String, CallState>;
+
 #[derive(Debug, Default)]
 struct DeskState {
     steers: Vec<String>,
@@ -32,7 +35,7 @@ struct DeskState {
     progress: TurnProgress,
     context_tokens: Option<u64>,
     /// Tool calls that the client has been shown and not seen end.
-    open_calls: BTreeSet<String>,
+    open_calls: OpenCalls,
 }
 
 /// Where a running turn is.
@@ -89,10 +92,17 @@ impl Desk {
         self.lock().progress
     }
 
+    pub(super) fn open_calls(&self) -> OpenCalls {
+        self.lock().open_calls.clone()
+    }
+
     fn note(&self, event: &TurnEvent) {
         match event {
             TurnEvent::ToolCallPending { id, .. } => {
-                self.lock().open_calls.insert(id.clone());
+                self.lock().open_calls.insert(id.clone(), CallState::Pending);
+            }
+            TurnEvent::ToolCallStarted { id } => {
+                self.lock().open_calls.insert(id.clone(), CallState::InProgress);
             }
             TurnEvent::ToolCallEnded { id, .. } => {
                 self.lock().open_calls.remove(id);
@@ -194,7 +204,7 @@ impl SessionIo {
     /// Shows the end of calls that a torn turn left open on the client's screen.
     pub(super) async fn end_open_calls(&self) {
         let open = std::mem::take(&mut self.desk.lock().open_calls);
-        for id in open {
+        for id in open.into_keys() {
             let display =
                 vec![Display::Text("Interrupted: the turn failed; whether this had an effect is unknown.".into())];
             self.emit(TurnEvent::ToolCallEnded { id, is_failed: true, display, raw: None }).await;

@@ -33,8 +33,9 @@ use crate::tool::{SessionState, Tool, ToolContext, ToolLimits};
 
 use super::children::Nursery;
 use super::command::{Opened, ReplayWish, SessionError};
+use super::io::OpenCalls;
 use super::mcp;
-use super::port::{ClientPort, SessionEvent, SessionOptions};
+use super::port::{ClientPort, Replayed, SessionEvent, SessionOptions};
 use super::questions::Questions;
 use super::workspace::Workspace;
 use super::{replay, wall};
@@ -136,13 +137,14 @@ impl Session {
         row.model = chain.current().id();
         let mut session = Self::assemble(host, request, row, chain);
         session.spent_usd = loaded.as_ref().map_or(Some(0.0), spent_usd);
-        match &loaded {
-            None => session.store(vec![Write::CreateSession(session.row.clone())]).await?,
-            Some(loaded) if is_shown => session.show_again(loaded).await,
-            Some(_) => {}
-        }
-        let Some(loaded) = loaded else { return Ok((session, Vec::new())) };
+        let Some(loaded) = loaded else {
+            session.store(vec![Write::CreateSession(session.row.clone())]).await?;
+            return Ok((session, Vec::new()));
+        };
         session.remember(&loaded);
+        if is_shown {
+            session.show_again(&loaded, None).await;
+        }
         Ok((session, history(&loaded)))
     }
 
@@ -208,10 +210,15 @@ impl Session {
         self.compactor.gauge.retire_ids(compacted.flat_map(|stored| call_ids(&stored.message)));
     }
 
-    /// Shows the stored history to a client that asked to load it.
-    pub(super) async fn show_again(&self, loaded: &LoadedSession) {
-        for replayed in replay::replay(loaded) {
+    /// Shows the stored history and the task list to a client that asked to load it. `running` says where the calls
+    /// of a running turn are.
+    pub(super) async fn show_again(&self, loaded: &LoadedSession, running: Option<&OpenCalls>) {
+        for replayed in replay::replay(loaded, running) {
             self.client.tell(SessionEvent::Replay(replayed)).await;
+        }
+        let tasks = self.tool_context.state.todos();
+        if !tasks.is_empty() {
+            self.client.tell(SessionEvent::Replay(Replayed::Plan(tasks))).await;
         }
     }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::config::Mode;
 use crate::message::Part;
 use crate::tool::clarify::{Inquiry, InquiryEnd};
-use crate::tool::{CallPlan, ClientTerminals, Display, Editor};
+use crate::tool::{CallPlan, ClientTerminals, Display, Editor, PlanEntry};
 use crate::turn::TurnReport;
 use crate::turn::event::TurnEvent;
 use crate::turn::port::{Answer, CallState};
@@ -160,8 +160,10 @@ pub enum Replayed {
         /// The text.
         text: String,
     },
-    /// A tool call and how it ended.
+    /// A tool call and how it ended, or where it is while its turn runs.
     ToolCall(Box<ReplayedCall>),
+    /// The task list as it stands.
+    Plan(Vec<PlanEntry>),
 }
 
 /// A stored tool call.
@@ -175,7 +177,7 @@ pub struct ReplayedCall {
     pub plan: CallPlan,
     /// The arguments.
     pub arguments: Value,
-    /// How it ended.
+    /// How it ended, or where it is.
     pub state: CallState,
     /// What was shown.
     pub display: Vec<Display>,

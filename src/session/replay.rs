@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::message::{AssistantMessage, Message, Part};
+use crate::message::{AssistantMessage, Message, Part, ToolResult};
 use crate::store::{LoadedSession, ToolCallRow};
 use crate::tool::{CallPlan, Display, Location, ToolKind};
 use crate::turn::port::{CallState, ToolCallRecord};
 
+use super::io::OpenCalls;
 use super::port::{Replayed, ReplayedCall};
 
 /// The id of a turn's user message.
@@ -18,10 +19,10 @@ pub(super) fn user_message_id(turn_id: &str) -> Arc<str> {
     format!("{turn_id}.user").into()
 }
 
-/// Everything of a session in the order it happened.
-pub(super) fn replay(session: &LoadedSession) -> Vec<Replayed> {
+/// Everything of a session in the order it happened. `running` says where the calls of a running turn are.
+pub(super) fn replay(session: &LoadedSession, running: Option<&OpenCalls>) -> Vec<Replayed> {
     let calls: HashMap<&str, &ToolCallRow> = session.tool_calls.iter().map(|row| (row.id.as_str(), row)).collect();
-    let results: HashMap<&str, &crate::message::ToolResult> = session
+    let results: HashMap<&str, &ToolResult> = session
         .shown()
         .filter_map(|stored| match &stored.message {
             Message::Tool(result) => Some((result.tool_call_id.as_str(), result)),
@@ -42,10 +43,10 @@ pub(super) fn replay(session: &LoadedSession) -> Vec<Replayed> {
                 *answer += 1;
                 replay_answer(assistant, &message_id, &mut shown);
                 for call in &assistant.tool_calls {
-                    let is_error = results.get(call.id.as_str()).is_none_or(|result| result.is_error);
-                    let text = results.get(call.id.as_str()).map(|result| crate::message::plain_text(&result.content));
+                    let result = results.get(call.id.as_str()).copied();
                     let row = calls.get(call.id.as_str()).copied();
-                    shown.push(Replayed::ToolCall(Box::new(replayed_call(call, row, is_error, text))));
+                    let state = state(&call.id, result, running);
+                    shown.push(Replayed::ToolCall(Box::new(replayed_call(call, row, state, result))));
                 }
             }
             Message::Tool(_) => {}
@@ -64,17 +65,26 @@ fn replay_answer(assistant: &AssistantMessage, message_id: &Arc<str>, shown: &mu
     }
 }
 
+/// Where a call is. One without a result has failed, unless a turn still works on it.
+fn state(id: &str, result: Option<&ToolResult>, running: Option<&OpenCalls>) -> CallState {
+    match (result, running) {
+        (Some(result), _) if result.is_error => CallState::Failed,
+        (Some(_), _) => CallState::Completed,
+        (None, Some(open)) => open.get(id).copied().unwrap_or(CallState::Pending),
+        (None, None) => CallState::Failed,
+    }
+}
+
 fn replayed_call(
     call: &crate::message::ToolCall,
     row: Option<&ToolCallRow>,
-    is_error: bool,
-    result: Option<String>,
+    state: CallState,
+    result: Option<&ToolResult>,
 ) -> ReplayedCall {
     let stored = row.map(|row| &row.display).unwrap_or(&Value::Null);
-    let state = if is_error { CallState::Failed } else { CallState::Completed };
     let mut display = read_displays(stored.get("content"));
     if display.is_empty() {
-        display.extend(result.map(Display::Text));
+        display.extend(result.map(|result| Display::Text(crate::message::plain_text(&result.content))));
     }
     ReplayedCall {
         id: call.id.clone(),

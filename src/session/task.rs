@@ -17,7 +17,7 @@ use crate::store::Write;
 use super::command::{Command, Opened, Prompt, PromptEnd, PromptOutcome, ReplayWish, SessionError};
 use super::compacting::{AfterTurn, Compacting, CompactionDone};
 use super::handle::Mailbox;
-use super::io::{Desk, Occasion, SessionIo};
+use super::io::{Desk, Occasion, OpenCalls, SessionIo};
 use super::ledger::Ledger;
 use super::open::{self, Host, OpenRequest, Session};
 use super::port::{SessionEvent, SessionOptions};
@@ -233,7 +233,7 @@ impl Task {
         if wish == ReplayWish::Replay {
             let loaded = self.session.host.store.load_session(&self.session.id).await;
             match loaded.map_err(|error| open::store_error(&self.session.id, &error))? {
-                Some(loaded) => self.session.show_again(&loaded).await,
+                Some(loaded) => self.session.show_again(&loaded, self.open_calls().as_ref()).await,
                 None => return Err(SessionError::Unknown(Arc::clone(&self.session.id))),
             }
         }
@@ -241,6 +241,14 @@ impl Task {
         self.delivery = Some(announce);
         self.is_announced = false;
         Ok(Opened { options: self.session.options(), delivered })
+    }
+
+    /// Where the calls of the running turn are, if one runs.
+    fn open_calls(&self) -> Option<OpenCalls> {
+        match &self.phase {
+            Phase::Running(running) => Some(running.desk.open_calls()),
+            Phase::Idle(_) | Phase::Compacting(_) => None,
+        }
     }
 
     // ---- prompts
