@@ -65,6 +65,12 @@ pub enum Incoming {
         /// What came back.
         outcome: Result<Box<RawValue>, ClientError>,
     },
+    /// An id and nothing said with it: the answer of a client that leaves an empty result out, where it is the id of
+    /// one of our calls, else a mistake.
+    Bare {
+        /// The id.
+        id: RequestId,
+    },
     /// Not a message. Answered with this error.
     Malformed {
         /// The id, where one could be read.
@@ -156,7 +162,7 @@ impl Envelope<'_> {
         };
         let echo = || id.clone().unwrap_or_else(RequestId::null);
         let Some(method) = self.method else {
-            return invalid(echo(), "there is no method");
+            return id.map_or_else(|| invalid(RequestId::null(), "there is no method"), |id| Incoming::Bare { id });
         };
         let Ok(method) = serde_json::from_str::<String>(method.get()) else {
             return invalid(echo(), "the method is not a string");
@@ -199,6 +205,7 @@ mod tests {
             Incoming::Response { id, outcome } => {
                 format!("ANSWER {id:?} {}", outcome.map_or_else(|error| error.code.to_string(), |_| "ok".into()))
             }
+            Incoming::Bare { id } => format!("BARE {id:?}"),
             Incoming::Malformed { id, code, .. } => format!("{code} {id:?}"),
         };
         assert_eq!(got, expected, "{line}");
@@ -220,7 +227,6 @@ mod tests {
         check("[]", "-32600 null");
         check(r#"["2.0",1,"session/new",{}]"#, "-32600 null");
         check("{}", "-32600 null");
-        check(r#"{"jsonrpc":"2.0","id":7}"#, "-32600 7");
         check(r#"{"jsonrpc":"2.0","id":8,"method":5}"#, "-32600 8");
         check(r#"{"jsonrpc":"1.0","id":9,"method":"m"}"#, "-32600 9");
         check(r#"{"id":9,"method":"m"}"#, "-32600 9");
@@ -237,6 +243,7 @@ mod tests {
         check(r#"{"id":1,"result":{},"error":null,"_meta":1}"#, "ANSWER 1 ok");
         check(r#"{"id":1,"error":{"code":-5,"extra":1}}"#, "ANSWER 1 -5");
         check(r#"{"id":[],"error":"no"}"#, "ANSWER null 0");
+        check(r#"{"jsonrpc":"2.0","id":7}"#, "BARE 7");
     }
 
     #[test]

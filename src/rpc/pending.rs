@@ -1,9 +1,10 @@
 //! Calls to the client that wait for an answer.
 //!
 //! Whoever settles a call takes it out of the table: the answer, a cancelled wait, or the end of the
-//! connection. An answer that comes later finds nothing and is dropped.
+//! connection. An answer that comes later finds nothing and is dropped, unless what it tells of must be undone.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
@@ -14,6 +15,9 @@ use super::incoming::{ClientError, RequestId};
 use super::outbox::Outbox;
 
 type Outcome = Result<Box<RawValue>, ClientError>;
+
+/// Undoes what a call has brought about that nobody waits for any more.
+type Undo = Box<dyn FnOnce(&RawValue) + Send>;
 
 /// Why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,10 +37,20 @@ pub struct Pending {
     outbox: Outbox,
 }
 
+struct Late(Undo);
+
+impl fmt::Debug for Late {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Late")
+    }
+}
+
 #[derive(Debug, Default)]
 struct Table {
     last_id: u64,
     open: HashMap<u64, oneshot::Sender<Outcome>>,
+    /// Calls that were taken back and whose answer may come all the same.
+    taken_back: HashMap<u64, Late>,
     is_closed: bool,
 }
 
@@ -55,6 +69,29 @@ impl Pending {
     /// # Cancel safety
     /// Dropped before the answer, the call is withdrawn with `$/cancel_request`.
     pub async fn call(&self, method: &str, params: &impl Serialize) -> Result<Box<RawValue>, CallError> {
+        self.settle(method, params, None).await
+    }
+
+    /// As [`Pending::call`], for a call that makes something at the client: where it is withdrawn and carried out all
+    /// the same, `undo` gets the answer.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn call_or_undo(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        undo: impl FnOnce(&RawValue) + Send + 'static,
+    ) -> Result<Box<RawValue>, CallError> {
+        self.settle(method, params, Some(Box::new(undo))).await
+    }
+
+    async fn settle(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        undo: Option<Undo>,
+    ) -> Result<Box<RawValue>, CallError> {
         let (sender, receiver) = oneshot::channel();
         let id = {
             let mut table = self.lock();
@@ -66,7 +103,7 @@ impl Pending {
             table.open.insert(id, sender);
             id
         };
-        let _withdraw = Withdraw { pending: self, id };
+        let _withdraw = Withdraw { pending: self, id, undo };
         self.outbox.reply(message(&Call { jsonrpc: "2.0", id, method, params }));
         match receiver.await {
             Ok(outcome) => Ok(outcome?),
@@ -87,14 +124,24 @@ impl Pending {
         self.outbox.reply(message(&Call { jsonrpc: "2.0", id, method, params }));
     }
 
-    /// Hands an answer to the call it is for. Unknown and late answers are dropped.
-    pub fn resolve(&self, id: &RequestId, outcome: Outcome) {
-        let waiting = id.as_json().parse().ok().and_then(|id: u64| self.lock().open.remove(&id));
-        match waiting {
-            // The waiter may be gone in the same moment.
-            Some(waiting) => drop(waiting.send(outcome)),
-            None => tracing::debug!(?id, "an answer to no open call"),
+    /// Hands an answer to the call it is for; false when there is none. Late answers only undo.
+    pub fn resolve(&self, id: &RequestId, outcome: Outcome) -> bool {
+        // Clients whose language has one kind of number may send ours back with a fraction.
+        let number = id.as_json().strip_suffix(".0").unwrap_or(id.as_json());
+        let Ok(id) = number.parse::<u64>() else { return false };
+        let (waiting, late) = {
+            let mut table = self.lock();
+            (table.open.remove(&id), table.taken_back.remove(&id))
+        };
+        let is_known = waiting.is_some() || late.is_some();
+        if let (Some(Late(undo)), Ok(answer)) = (late, &outcome) {
+            undo(answer);
         }
+        if let Some(waiting) = waiting {
+            // The waiter may be gone in the same moment.
+            drop(waiting.send(outcome));
+        }
+        is_known
     }
 
     /// Ends every open call and all later ones: the client is gone.
@@ -102,6 +149,7 @@ impl Pending {
         let mut table = self.lock();
         table.is_closed = true;
         table.open.clear();
+        table.taken_back.clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -141,11 +189,19 @@ fn message(message: &impl Serialize) -> Vec<u8> {
 struct Withdraw<'a> {
     pending: &'a Pending,
     id: u64,
+    undo: Option<Undo>,
 }
 
 impl Drop for Withdraw<'_> {
     fn drop(&mut self) {
-        let was_open = self.pending.lock().open.remove(&self.id).is_some();
+        let was_open = {
+            let mut table = self.pending.lock();
+            let was_open = table.open.remove(&self.id).is_some();
+            if let Some(undo) = self.undo.take().filter(|_| was_open) {
+                table.taken_back.insert(self.id, Late(undo));
+            }
+            was_open
+        };
         if was_open {
             let params = serde_json::json!({ "requestId": self.id });
             self.pending.outbox.reply(notification("$/cancel_request", &params));
@@ -204,6 +260,38 @@ mod tests {
             text.ends_with("{\"jsonrpc\":\"2.0\",\"method\":\"$/cancel_request\",\"params\":{\"requestId\":1}}\n"),
             "{text}"
         );
+    }
+
+    #[tokio::test]
+    async fn what_a_withdrawn_call_made_all_the_same_is_undone_once() {
+        let (outbox, _queue) = Outbox::new();
+        let pending = Pending::new(outbox);
+        let (undone, undoing) = std::sync::mpsc::channel();
+        for _ in 0..3 {
+            let undone = undone.clone();
+            let undo = move |answer: &RawValue| undone.send(answer.get().to_owned()).unwrap();
+            let mut call = std::pin::pin!(pending.call_or_undo("a", &(), undo));
+            assert!(futures_util::poll!(&mut call).is_pending());
+        }
+        for text in [r#"{"id":1,"result":"made"}"#, r#"{"id":1,"result":"again"}"#, r#"{"id":2,"error":{"code":5}}"#] {
+            let (id, outcome) = answer(text);
+            pending.resolve(&id, outcome);
+        }
+        pending.close();
+        let (id, outcome) = answer(r#"{"id":3,"result":"late"}"#);
+        assert!(!pending.resolve(&id, outcome));
+        assert_eq!(undoing.try_iter().collect::<Vec<_>>(), ["\"made\""]);
+    }
+
+    #[tokio::test]
+    async fn an_id_with_a_fraction_of_nothing_is_ours_all_the_same() {
+        let (outbox, _queue) = Outbox::new();
+        let pending = Pending::new(outbox);
+        let mut call = std::pin::pin!(pending.call("a", &()));
+        assert!(futures_util::poll!(&mut call).is_pending());
+        let (id, outcome) = answer(r#"{"id":1.0,"result":7}"#);
+        assert!(pending.resolve(&id, outcome));
+        assert_eq!(call.await.unwrap().get(), "7");
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -24,7 +25,7 @@ use super::handlers;
 /// How long running turns get to end in good order.
 const DRAIN_LIMIT: Duration = Duration::from_secs(4);
 /// How long the last lines get to be written to a client that may not read.
-const FLUSH_LIMIT: Duration = Duration::from_millis(200);
+const FLUSH_LIMIT: Duration = Duration::from_millis(100);
 /// Lines that may wait for the loop.
 const LINES: usize = 256;
 /// Unwritten replies beyond which no more lines are read.
@@ -153,9 +154,19 @@ impl Connection {
                 self.refuse(&RequestId::null(), error_code::INVALID_REQUEST, "Invalid request", detail);
             }
             Line::Message(Incoming::Malformed { id, code, message, detail }) => self.refuse(&id, code, message, detail),
-            Line::Message(Incoming::Response { id, outcome }) => self.pending.resolve(&id, outcome),
+            Line::Message(Incoming::Bare { id }) => {
+                if !self.pending.resolve(&id, Ok(RawValue::NULL.to_owned())) {
+                    let detail = "there is no method".to_owned();
+                    self.refuse(&id, error_code::INVALID_REQUEST, "Invalid request", detail);
+                }
+            }
+            Line::Message(Incoming::Response { id, outcome }) => {
+                if !self.pending.resolve(&id, outcome) {
+                    tracing::debug!(?id, "an answer to no open call");
+                }
+            }
             Line::Message(Incoming::Notification { method, params }) => {
-                let params = params.as_deref().map(serde_json::value::RawValue::get).unwrap_or("{}");
+                let params = params.as_deref().map(RawValue::get).unwrap_or("{}");
                 if method == "$/cancel_request" {
                     self.cancel_request(params);
                 } else {
@@ -171,7 +182,7 @@ impl Connection {
         self.outbox.reply(error_line(id, &Error::new(code, message, Some(data))));
     }
 
-    fn start(&mut self, id: RequestId, method: &str, params: Option<Box<serde_json::value::RawValue>>) {
+    fn start(&mut self, id: RequestId, method: &str, params: Option<Box<RawValue>>) {
         let cancel = CancellationToken::new();
         match self.dispatcher.start(&id, method, params, cancel.clone()) {
             Ok(answer) => self.send(answer),
@@ -200,7 +211,7 @@ impl Connection {
         #[serde(rename_all = "camelCase")]
         struct Cancel<'a> {
             #[serde(borrow)]
-            request_id: &'a serde_json::value::RawValue,
+            request_id: &'a RawValue,
         }
         let Ok(Cancel { request_id }) = serde_json::from_str(params) else { return };
         let Some(id) = RequestId::from_json(request_id.get()) else { return };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt};
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use turnd_protocol::acp;
 
 use crate::rpc::Pending;
@@ -23,6 +24,19 @@ impl EditorTerminals {
         let answer = self.pending.call(method, params).await.map_err(|error| failure(verb, &error.to_string()))?;
         serde_json::from_str(answer.get()).map_err(|error| failure(verb, &error.to_string()))
     }
+
+    /// Ends a terminal that was opened after nobody wanted it any more.
+    fn give_back(&self, created: &RawValue) {
+        if let Some(id) = terminal_id(created) {
+            self.kill(&id);
+            self.release(&id);
+        }
+    }
+}
+
+fn terminal_id(created: &RawValue) -> Option<String> {
+    let created: Value = serde_json::from_str(created.get()).ok()?;
+    text(&created, "terminalId").filter(|id| !id.is_empty())
 }
 
 fn failure(verb: &str, problem: &str) -> ToolFailure {
@@ -42,9 +56,11 @@ impl ClientTerminals for EditorTerminals {
                 .env(environment.collect())
                 .cwd(start.cwd)
                 .output_byte_limit(start.keep_bytes);
-            let answer = self.call("open a terminal", "terminal/create", &params).await?;
-            let id = text(&answer, "terminalId").filter(|id| !id.is_empty());
-            id.ok_or_else(|| failure("open a terminal", "its answer names none"))
+            let late = Self { pending: self.pending.clone(), session: Arc::clone(&self.session) };
+            let give_back = move |answer: &RawValue| late.give_back(answer);
+            let answer = self.pending.call_or_undo("terminal/create", &params, give_back).await;
+            let answer = answer.map_err(|error| failure("open a terminal", &error.to_string()))?;
+            terminal_id(&answer).ok_or_else(|| failure("open a terminal", "its answer names none"))
         }
         .boxed()
     }
