@@ -240,9 +240,6 @@ impl SessionClient {
                     .status(to_client::status(state))
                     .content(content)
                     .raw_output(raw_output);
-                if state == CallState::Pending {
-                    return;
-                }
                 self.tool_call_update(acp::ToolCallUpdate::new(id, fields)).await;
             }
         }
@@ -252,6 +249,7 @@ impl SessionClient {
             Replayed::Plan(entries) => self.update(acp::SessionUpdate::Plan(to_client::plan(&entries))).await,
         let options = question.choices.iter().map(|choice| {
             acp::PermissionOption::new(choice.answer.as_str(), choice.name.clone(), option_kind(choice.answer))
+            Replayed::Plan(entries) => self.update(acp::SessionUpdate::Plan(to_client::plan(&entries))).await,
         });
         let call = to_client::asked_call(&question);
         let params = acp::RequestPermissionRequest::new(Arc::clone(&self.id), call, options.collect());

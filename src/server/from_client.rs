@@ -23,9 +23,21 @@ pub(super) fn params<T: DeserializeOwned>(raw: &jsonrpsee_types::Params<'_>) -> 
     let text = crate::provider::json::without_lone_escapes(text);
     let mut deserializer = serde_json::Deserializer::from_str(&text);
     serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let path = error.path().to_string();
-        Error::invalid_params(if path == "." { "" } else { &path }, error.inner())
+        let (path, problem) = place(&error.path().to_string(), &error.inner().to_string());
+        Error::invalid_params(&path, problem)
     })
+}
+
+/// Where a parameter is wrong, and how. A member that is missing is named in serde's text only; the position that it
+/// adds means nothing to whoever did not write the line by hand.
+fn place(path: &str, said: &str) -> (String, String) {
+    let path = if path == "." { "" } else { path };
+    let problem = said.rsplit_once(" at line ").map_or(said, |(problem, _)| problem);
+    match problem.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
+        Some(field) if path.is_empty() => (field.to_owned(), "it is missing".to_owned()),
+        Some(field) => (format!("{path}.{field}"), "it is missing".to_owned()),
+        None => (path.to_owned(), problem.to_owned()),
+    }
 }
 
 /// A folder from the client: absolute, there, and a folder. Links in it are resolved.
