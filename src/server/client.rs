@@ -8,7 +8,7 @@ use serde::Serialize;
 use turnd_protocol::{acp, ext};
 
 use crate::clock;
-use crate::rpc::outbox::Chunk;
+use crate::rpc::outbox::{Chunk, escaped_prefix};
 use crate::rpc::pending::notification;
 use crate::rpc::{ChunkKind, Outbox, Pending};
 use crate::session::port::{ChildState, ClientPort, PermissionQuestion, Replayed, SessionEvent};
@@ -21,6 +21,10 @@ use crate::turn::port::{Answer, CallState};
 use super::capabilities::ClientFeatures;
 use super::terminals::EditorTerminals;
 use super::{child, inquiry, to_client};
+
+/// Room for the text of a file in a line of 64 KiB; the rest is for its path and the envelope. Longer texts go to the
+/// disk, from where editors read them again: a line too long would end older clients.
+const WRITTEN_BYTES: usize = 56_000;
 
 /// The one client of a connection.
 #[derive(Clone, Debug)]
@@ -236,20 +240,22 @@ impl SessionClient {
                 let (content, raw_output) = (std::mem::take(&mut first.content), first.raw_output.take());
                 first.status = acp::ToolCallStatus::Pending;
                 self.update(acp::SessionUpdate::ToolCall(first)).await;
+                if state == CallState::Pending {
+                    return;
+                }
                 let fields = acp::ToolCallUpdateFields::new()
                     .status(to_client::status(state))
                     .content(content)
                     .raw_output(raw_output);
                 self.tool_call_update(acp::ToolCallUpdate::new(id, fields)).await;
             }
+            Replayed::Plan(entries) => self.update(acp::SessionUpdate::Plan(to_client::plan(&entries))).await,
         }
     }
 
     async fn request_permission(&self, question: PermissionQuestion) -> Answer {
-            Replayed::Plan(entries) => self.update(acp::SessionUpdate::Plan(to_client::plan(&entries))).await,
         let options = question.choices.iter().map(|choice| {
             acp::PermissionOption::new(choice.answer.as_str(), choice.name.clone(), option_kind(choice.answer))
-            Replayed::Plan(entries) => self.update(acp::SessionUpdate::Plan(to_client::plan(&entries))).await,
         });
         let call = to_client::asked_call(&question);
         let params = acp::RequestPermissionRequest::new(Arc::clone(&self.id), call, options.collect());
@@ -296,8 +302,8 @@ impl Editor for SessionClient {
         self.client.features.get().reads_files
     }
 
-    fn can_write(&self) -> bool {
-        self.client.features.get().writes_files
+    fn can_write(&self, text: &str) -> bool {
+        self.client.features.get().writes_files && escaped_prefix(text, WRITTEN_BYTES) == text.len()
     }
 
     fn read_text(&self, path: PathBuf) -> BoxFuture<'_, Result<String, ToolFailure>> {
@@ -326,12 +332,13 @@ fn editor_failure(verb: &str, path: &std::path::Path, problem: &str) -> ToolFail
     ToolFailure::new(format!("The editor could not {verb} {}: {problem}", path.display()))
 }
 
-/// A tool call's first notification. The schema leaves a pending status out, but clients show a call by
-/// its status, so it is always said.
+/// A tool call's first notification. The schema leaves a pending status and the kind `other` out, but clients show
+/// a call by both, so they are always said.
 fn announcement(params: &acp::SessionNotification) -> Vec<u8> {
     let mut params = serde_json::to_value(params).unwrap_or_default();
     if let Some(update) = params.get_mut("update").and_then(serde_json::Value::as_object_mut) {
         update.entry("status").or_insert_with(|| "pending".into());
+        update.entry("kind").or_insert_with(|| "other".into());
     }
     notification("session/update", &params)
 }

@@ -52,9 +52,9 @@ impl Edit {
         let path = self.path.real.clone();
         let before = self.before.as_ref().map(|before| before.hash);
         let content = self.before.as_ref().map_or_else(|| self.after.clone(), |before| before.with_mark(&self.after));
+        let asks_editor = file::reading_editor(&path, &context).is_some()
+            || file::writing_editor(&path, &content, &context).is_some();
         let store = store_text(&path, content, before, &context);
-        let asks_editor =
-            file::reading_editor(&path, &context).is_some() || file::writing_editor(&path, &context).is_some();
         let result = if asks_editor {
             // An editor may never answer. A local write ends by itself, and better whole than unknown.
             tokio::select! {

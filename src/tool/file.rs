@@ -94,10 +94,10 @@ pub fn reading_editor<'a>(path: &Path, context: &'a ToolContext) -> Option<&'a A
     context.editor.as_ref().filter(|editor| editor.can_read() && is_inside(path, context))
 }
 
-/// The editor, when it writes this file for us.
+/// The editor, when it writes this text to this file for us.
 #[must_use]
-pub fn writing_editor<'a>(path: &Path, context: &'a ToolContext) -> Option<&'a Arc<dyn Editor>> {
-    context.editor.as_ref().filter(|editor| editor.can_write() && is_inside(path, context))
+pub fn writing_editor<'a>(path: &Path, text: &str, context: &'a ToolContext) -> Option<&'a Arc<dyn Editor>> {
+    context.editor.as_ref().filter(|editor| editor.can_write(text) && is_inside(path, context))
 }
 
 /// The text of a file, `None` when there is no such file.

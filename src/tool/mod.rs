@@ -377,8 +377,8 @@ impl Default for ToolLimits {
 pub trait Editor: Send + Sync + fmt::Debug {
     /// True when the client reads files for us.
     fn can_read(&self) -> bool;
-    /// True when the client writes files for us.
-    fn can_write(&self) -> bool;
+    /// True when the client writes files for us, and this text is not too long for its messages.
+    fn can_write(&self, text: &str) -> bool;
     /// The whole text of a file.
     ///
     /// # Errors

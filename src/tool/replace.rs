@@ -33,7 +33,7 @@ pub async fn store_text(
     }
     let hash = ContentHash::of(content.as_bytes());
     let owned = path.to_path_buf();
-    let notes = match file::writing_editor(path, context) {
+    let notes = match file::writing_editor(path, &content, context) {
         Some(editor) => {
             blocking(move || make_parent(&owned)).await?;
             editor.write_text(path.to_path_buf(), content).await?;
@@ -42,7 +42,12 @@ pub async fn store_text(
         None => {
             // The editor's text may differ from the disk's; then only the editor's was compared.
             let on_disk = if file::reading_editor(path, context).is_some() { Expected::Any } else { before.into() };
-            blocking(move || replace(&owned, content.as_bytes(), on_disk)).await?
+            let is_editors = file::writing_editor(path, "", context).is_some();
+            let mut notes = blocking(move || replace(&owned, content.as_bytes(), on_disk)).await?;
+            if is_editors {
+                notes.push("written to the disk, because it is too long for a message to the editor".into());
+            }
+            notes
         }
     };
     context.state.saw_file(path, hash);

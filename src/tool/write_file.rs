@@ -242,6 +242,12 @@ mod tests {
         prepared.run(run_context()).await;
         assert_eq!(editor.buffers.lock().unwrap()[&path], "new\n");
         assert_eq!(workspace.read("f"), "disk\n");
+        // Too long for a message to this editor: the disk has it then.
+        let long = "long\n".repeat(300);
+        let report = write(&workspace, "f", &long).await;
+        assert!(report.contains("too long for a message to the editor"), "{report}");
+        assert_eq!(workspace.read("f"), long);
+        editor.buffers.lock().unwrap().insert(path.clone(), long);
         // The user types between approval and work.
         let prepared =
             workspace.prepare(&WriteFile::default(), json!({"path": "f", "content": "newer\n"})).await.unwrap();
