@@ -17,6 +17,9 @@ use crate::provider::{Endpoint, ErrorKind, ProviderError};
 const MAX_REQUESTS: u32 = 6;
 /// A provider that asks to wait longer than this is not waited for.
 const MAX_WAIT: Duration = Duration::from_secs(600);
+/// The longest wait for a server that is not there at all. Such an attempt costs it nothing, and a person waits for an
+/// answer that most often is a wrong address or a server that was not started.
+const ABSENT_WAIT: Duration = Duration::from_secs(1);
 /// How long an account that cannot pay is left alone.
 const BILLING_REST: Duration = Duration::from_secs(60);
 /// The window of accounts without the long-context tier, in tokens.
@@ -189,6 +192,7 @@ impl Recovery {
         }
         let after = match error.retry_after {
             Some(asked) => asked + asked.mul_f64(0.1 * jitter()).min(Duration::from_millis(500)),
+            None if is_absent(error) => backoff(&endpoint.retry, self.failures, jitter()).min(ABSENT_WAIT),
             None => backoff(&endpoint.retry, self.failures, jitter()),
         };
         let notice = (after >= NOTICEABLE).then(|| {
@@ -272,6 +276,12 @@ impl Default for Recovery {
 
 fn lower(known: &mut Option<u64>, limit: u64) {
     *known = Some(known.map_or(limit, |known| known.min(limit)));
+}
+
+/// True when nobody listens at the address, or it has no such host.
+fn is_absent(error: &ProviderError) -> bool {
+    let says = |words: &str| error.message.contains(words);
+    error.status.is_none() && (says("Connection refused") || says("dns error"))
 }
 
 /// The reason for a person.

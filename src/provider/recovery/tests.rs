@@ -44,6 +44,20 @@ fn asked(chain: &FallbackChain, kind: ErrorKind) -> Vec<String> {
 }
 
 #[test]
+fn a_server_that_is_not_there_is_not_waited_for_long() {
+    let wait = |message: &str| {
+        let error = ProviderError { message: message.into(), ..error(ErrorKind::Timeout) };
+        match Recovery::new().next(&alone(), &error, Visible::Nothing) {
+            Action::Again { after, .. } => after,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(wait("tcp connect error: Connection refused (os error 111)") <= ABSENT_WAIT);
+    assert!(wait("dns error: failed to lookup address information") <= ABSENT_WAIT);
+    assert!(wait("connection reset by peer") > ABSENT_WAIT);
+}
+
+#[test]
 fn without_a_fallback_transient_failures_use_up_the_retries_and_others_none() {
     let check = |kind, requests| assert_eq!(asked(&alone(), kind).len(), requests, "{kind:?}");
     for kind in [
