@@ -1,6 +1,6 @@
 //! `delegate_task`: one task or several for child agents, run side by side up to a limit.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
@@ -50,10 +50,11 @@ struct Task {
     context: Option<String>,
 }
 
+static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| args::spec::<Arguments>(NAME, DESCRIPTION));
+
 /// Gives tasks to child agents.
 #[derive(Debug)]
 pub struct DelegateTask {
-    spec: ToolSpec,
     children: Arc<dyn Children>,
     /// Children of this agent that may run at a time.
     room: Arc<Semaphore>,
@@ -64,11 +65,11 @@ impl DelegateTask {
     #[must_use]
     pub fn new(children: Arc<dyn Children>, max_concurrent: usize) -> Self {
         let room = max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
-        Self { spec: args::spec::<Arguments>(NAME, DESCRIPTION), children, room: Arc::new(Semaphore::new(room)) }
+        Self { children, room: Arc::new(Semaphore::new(room)) }
     }
 
     fn tasks(&self, arguments: &Map<String, Value>) -> Result<Vec<Task>, ToolFailure> {
-        let Arguments { goal, context, tasks } = args::parse(&self.spec, &without_ignored(arguments))?;
+        let Arguments { goal, context, tasks } = args::parse(&SPEC, &without_ignored(arguments))?;
         let tasks = match (goal, tasks.filter(|tasks| !tasks.is_empty())) {
             (Some(goal), None) => vec![Task { goal, context }],
             (None, Some(tasks)) if context.is_none() => tasks,
@@ -114,8 +115,8 @@ fn without_ignored(arguments: &Map<String, Value>) -> Map<String, Value> {
 }
 
 impl Tool for DelegateTask {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &SPEC
     }
 
     fn prepare<'a>(

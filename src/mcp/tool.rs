@@ -25,7 +25,7 @@ const CHANGED: &str =
 /// One tool, as its server said when the turn began.
 #[derive(Debug)]
 pub(super) struct McpTool {
-    spec: ToolSpec,
+    spec: Arc<ToolSpec>,
     server: Arc<Server>,
     listed: Listed,
     /// What it said of itself when this session first saw it, when that was something else.
@@ -35,7 +35,7 @@ pub(super) struct McpTool {
 impl McpTool {
     pub(super) fn new(name: String, server: Arc<Server>, listed: Listed, was: Option<String>) -> Self {
         let spec = ToolSpec { name, description: listed.description.clone(), parameters: listed.parameters.clone() };
-        Self { spec, server, listed, was }
+        Self { spec: Arc::new(spec), server, listed, was }
     }
 
     fn plan(&self, arguments: &Map<String, Value>) -> CallPlan {
@@ -62,7 +62,7 @@ impl McpTool {
 }
 
 impl Tool for McpTool {
-    fn spec(&self) -> &ToolSpec {
+    fn spec(&self) -> &Arc<ToolSpec> {
         &self.spec
     }
 

@@ -1,6 +1,6 @@
 //! `session_search`: what was said in earlier sessions.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
@@ -33,10 +33,11 @@ struct Arguments {
     limit: Option<u32>,
 }
 
+static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| args::spec::<Arguments>("session_search", DESCRIPTION));
+
 /// Searches earlier sessions.
 #[derive(Debug)]
 pub struct SessionSearch {
-    spec: ToolSpec,
     store: Store,
     /// The session that searches: what it has in its context needs no search.
     session_id: Arc<str>,
@@ -46,13 +47,13 @@ impl SessionSearch {
     /// The tool of one session.
     #[must_use]
     pub fn new(store: Store, session_id: Arc<str>) -> Self {
-        Self { spec: args::spec::<Arguments>("session_search", DESCRIPTION), store, session_id }
+        Self { store, session_id }
     }
 }
 
 impl Tool for SessionSearch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &SPEC
     }
 
     /// What was said then may hold anything that was ever read.
@@ -66,7 +67,7 @@ impl Tool for SessionSearch {
         _: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Prepared, ToolFailure>> {
         Box::pin(async move {
-            let Arguments { query, limit } = args::parse(&self.spec, arguments)?;
+            let Arguments { query, limit } = args::parse(&SPEC, arguments)?;
             let text: String = query.chars().take(MAX_QUERY_CHARS).collect();
             if text.trim().is_empty() {
                 return Err(ToolFailure::new("`query` is empty"));

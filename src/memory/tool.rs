@@ -1,5 +1,7 @@
 //! `memory`: the model reads and changes its notes.
 
+use std::sync::{Arc, LazyLock};
+
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -53,10 +55,11 @@ impl From<Target> for Book {
     }
 }
 
+static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| args::spec::<Arguments>(NAME, DESCRIPTION));
+
 /// Keeps notes.
 #[derive(Debug)]
 pub struct Memory {
-    spec: ToolSpec,
     notes: Notes,
 }
 
@@ -64,7 +67,7 @@ impl Memory {
     /// The tool, for these notes.
     #[must_use]
     pub fn new(notes: Notes) -> Self {
-        Self { spec: args::spec::<Arguments>(NAME, DESCRIPTION), notes }
+        Self { notes }
     }
 
     fn look(&self, book: Book) -> Prepared {
@@ -128,8 +131,8 @@ async fn blocking<T: Send + 'static>(
 }
 
 impl Tool for Memory {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &SPEC
     }
 
     fn prepare<'a>(
@@ -138,7 +141,7 @@ impl Tool for Memory {
         _: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Prepared, ToolFailure>> {
         Box::pin(async move {
-            let Arguments { action, target, text, old } = args::parse(&self.spec, arguments)?;
+            let Arguments { action, target, text, old } = args::parse(&SPEC, arguments)?;
             let given = |value: Option<String>, name: &str| {
                 value
                     .filter(|value| !value.trim().is_empty())

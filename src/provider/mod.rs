@@ -3,6 +3,7 @@
 //! The decoders and encoders are pure; `http` is the only place that opens connections.
 //! Recovery (retry, credential refresh, fallback) is decided here as data and carried out by the turn.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -63,7 +64,7 @@ pub struct ModelRequest<'a> {
     /// The history, already normalised for the endpoint's mode.
     pub messages: &'a [Message],
     /// The tools offered; empty for a toolless call.
-    pub tools: &'a [ToolSpec],
+    pub tools: &'a [Arc<ToolSpec>],
     /// The most tokens the answer may have; `None` leaves it to the endpoint's configuration.
     pub max_output_tokens: Option<u64>,
     /// Groups requests that share a prefix, for the provider's prompt cache.

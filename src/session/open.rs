@@ -205,7 +205,7 @@ impl Session {
     /// Takes over what compaction has left out of the history but not out of the session.
     fn remember(&self, loaded: &LoadedSession) {
         let all: Vec<Message> = loaded.shown().map(|stored| stored.message.clone()).collect();
-        TodoList::default().hydrate(&self.tool_context.state, &all);
+        TodoList.hydrate(&self.tool_context.state, &all);
         let compacted = loaded.messages.iter().filter(|stored| !stored.standing.is_sent());
         self.compactor.gauge.retire_ids(compacted.flat_map(|stored| call_ids(&stored.message)));
     }

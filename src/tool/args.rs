@@ -4,6 +4,8 @@
 //! expected and what was found, for all problems at once. It forgives what cannot be misunderstood (a number
 //! written as a string, `null` for an absent parameter) and nothing else.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
@@ -13,9 +15,10 @@ use super::output::one_line;
 use super::{ToolFailure, ToolSpec};
 use crate::likeness::nearest;
 
-/// The description of a tool whose arguments have the type `A`.
+/// The description of a tool whose arguments have the type `A`. It is made once and shared by all sessions:
+/// a schema in memory is several times its text.
 #[must_use]
-pub fn spec<A: JsonSchema>(name: &str, description: &str) -> ToolSpec {
+pub fn spec<A: JsonSchema>(name: &str, description: &str) -> Arc<ToolSpec> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
@@ -26,7 +29,7 @@ pub fn spec<A: JsonSchema>(name: &str, description: &str) -> ToolSpec {
         root.entry("properties").or_insert_with(|| Value::Object(Map::new()));
     }
     simplify(&mut parameters);
-    ToolSpec { name: name.into(), description: description.into(), parameters }
+    Arc::new(ToolSpec { name: name.into(), description: description.into(), parameters })
 }
 
 /// Drops what tells a model nothing: titles, number formats, the `null` of optional fields.

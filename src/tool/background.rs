@@ -1,5 +1,6 @@
 //! `process`: looks after the commands that `terminal` started in the background.
 
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -39,10 +40,11 @@ enum Action {
     Kill,
 }
 
+static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| args::spec::<Arguments>("process", DESCRIPTION));
+
 /// Looks after background commands.
 #[derive(Debug)]
 pub struct ProcessTool {
-    spec: ToolSpec,
     background: Background,
 }
 
@@ -50,7 +52,7 @@ impl ProcessTool {
     /// The tool, for the commands of this session.
     #[must_use]
     pub fn new(background: Background) -> Self {
-        Self { spec: args::spec::<Arguments>("process", DESCRIPTION), background }
+        Self { background }
     }
 }
 
@@ -86,8 +88,8 @@ impl Arguments {
 }
 
 impl Tool for ProcessTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &SPEC
     }
 
     fn prepare<'a>(
@@ -96,7 +98,7 @@ impl Tool for ProcessTool {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Prepared, ToolFailure>> {
         Box::pin(async move {
-            let work = args::parse::<Arguments>(&self.spec, arguments)?.work()?;
+            let work = args::parse::<Arguments>(&SPEC, arguments)?.work()?;
             let plan = plan(&work, context);
             let background = self.background.clone();
             let max_chars = context.limits.max_result_chars;

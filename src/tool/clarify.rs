@@ -3,7 +3,7 @@
 //! How it is put is the client's business, behind [`Inquirer`]: a form, buttons, a terminal.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
@@ -69,10 +69,11 @@ pub trait Inquirer: Send + Sync + fmt::Debug {
     fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryEnd>;
 }
 
+static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| args::spec::<Arguments>(NAME, DESCRIPTION));
+
 /// Asks the user.
 #[derive(Debug)]
 pub struct Clarify {
-    spec: ToolSpec,
     inquirer: Arc<dyn Inquirer>,
 }
 
@@ -80,7 +81,7 @@ impl Clarify {
     /// The tool, with whoever puts its questions.
     #[must_use]
     pub fn new(inquirer: Arc<dyn Inquirer>) -> Self {
-        Self { spec: args::spec::<Arguments>(NAME, DESCRIPTION), inquirer }
+        Self { inquirer }
     }
 }
 
@@ -114,8 +115,8 @@ impl Arguments {
 }
 
 impl Tool for Clarify {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &SPEC
     }
 
     fn is_interactive(&self) -> bool {
@@ -128,7 +129,7 @@ impl Tool for Clarify {
         _: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Prepared, ToolFailure>> {
         Box::pin(async move {
-            let (question, options) = args::parse::<Arguments>(&self.spec, arguments)?.checked()?;
+            let (question, options) = args::parse::<Arguments>(&SPEC, arguments)?.checked()?;
             let title = format!("Ask: {}", one_line(&question, 120));
             let plan = CallPlan { title, kind: ToolKind::Think, ..CallPlan::default() };
             let inquirer = Arc::clone(&self.inquirer);

@@ -77,7 +77,7 @@ pub struct ToolSpec {
 /// A tool the model can call.
 pub trait Tool: Send + Sync + fmt::Debug {
     /// Name, description and argument schema; the same bytes for the life of a session.
-    fn spec(&self) -> &ToolSpec;
+    fn spec(&self) -> &Arc<ToolSpec>;
 
     /// True when calls of this tool talk to the user and so never run beside others.
     fn is_interactive(&self) -> bool {

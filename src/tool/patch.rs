@@ -1,5 +1,7 @@
 //! `patch`: replaces an exact piece of a file's text.
 
+use std::sync::{Arc, LazyLock};
+
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -26,21 +28,15 @@ struct Arguments {
     replace_all: bool,
 }
 
+static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| args::spec::<Arguments>("patch", DESCRIPTION));
+
 /// Replaces pieces of files.
 #[derive(Debug)]
-pub struct Patch {
-    spec: ToolSpec,
-}
-
-impl Default for Patch {
-    fn default() -> Self {
-        Self { spec: args::spec::<Arguments>("patch", DESCRIPTION) }
-    }
-}
+pub struct Patch;
 
 impl Tool for Patch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &SPEC
     }
 
     fn prepare<'a>(
@@ -49,7 +45,7 @@ impl Tool for Patch {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Prepared, ToolFailure>> {
         Box::pin(async move {
-            let arguments: Arguments = args::parse(&self.spec, arguments)?;
+            let arguments: Arguments = args::parse(&SPEC, arguments)?;
             let path = resolve(&arguments.path, &context.cwd)?;
             let attempt = edit::attempt(&path, context);
             let edit = work_out(path, arguments, context).await.map_err(|failure| failure.of(attempt))?;
@@ -135,15 +131,15 @@ mod tests {
     use crate::tool::{Display, Location};
 
     async fn patch(workspace: &Workspace, old: &str, new: &str) -> String {
-        workspace.succeed(&Patch::default(), json!({"path": "f", "old": old, "new": new})).await
+        workspace.succeed(&Patch, json!({"path": "f", "old": old, "new": new})).await
     }
 
     async fn refused(workspace: &Workspace, old: &str, new: &str) -> String {
-        workspace.fail(&Patch::default(), json!({"path": "f", "old": old, "new": new})).await
+        workspace.fail(&Patch, json!({"path": "f", "old": old, "new": new})).await
     }
 
     async fn read(workspace: &Workspace) {
-        workspace.succeed(&ReadFile::default(), json!({"path": "f"})).await;
+        workspace.succeed(&ReadFile, json!({"path": "f"})).await;
     }
 
     #[tokio::test]
@@ -151,7 +147,7 @@ mod tests {
         let workspace = Workspace::new();
         workspace.write("f", "a\nb\nc\n");
         let arguments = json!({"path": "f", "old": "b", "new": "B"});
-        let prepared = workspace.prepare(&Patch::default(), arguments).await.unwrap();
+        let prepared = workspace.prepare(&Patch, arguments).await.unwrap();
         assert_eq!(prepared.plan.locations, [Location { path: workspace.path("f"), line: Some(2) }]);
         let diff = Display::Diff { path: workspace.path("f"), old: Some("a\nb\nc\n".into()), new: "a\nB\nc\n".into() };
         assert_eq!(prepared.plan.preview, [diff]);
@@ -170,7 +166,7 @@ mod tests {
             "old matches 2 places in f (lines 1, 2); add lines around it, or set replace_all"
         );
         let arguments = json!({"path": "f", "old": "x", "new": "y", "replace_all": true});
-        let report = workspace.succeed(&Patch::default(), arguments).await;
+        let report = workspace.succeed(&Patch, arguments).await;
         assert!(report.starts_with("changed f in 2 places\n"), "{report}");
         assert_eq!(workspace.read("f"), "y\ny\n");
     }
@@ -222,8 +218,7 @@ mod tests {
         std::fs::write(&path, "a\nb\nuser\n").unwrap();
         assert_eq!(refused(&workspace, "a", "x").await, "f changed since you read it; read it again, then edit");
         read(&workspace).await;
-        let prepared =
-            workspace.prepare(&Patch::default(), json!({"path": "f", "old": "a", "new": "x"})).await.unwrap();
+        let prepared = workspace.prepare(&Patch, json!({"path": "f", "old": "a", "new": "x"})).await.unwrap();
         std::fs::write(&path, "a\nb\nuser again\n").unwrap();
         assert!(prepared.run(run_context()).await.is_error);
         assert_eq!(workspace.read("f"), "a\nb\nuser again\n");

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
+use std::sync::{Arc, LazyLock};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -52,21 +53,15 @@ struct Arguments {
     limit: Option<u64>,
 }
 
+static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| args::spec::<Arguments>("read_file", DESCRIPTION));
+
 /// Reads files.
 #[derive(Debug)]
-pub struct ReadFile {
-    spec: ToolSpec,
-}
-
-impl Default for ReadFile {
-    fn default() -> Self {
-        Self { spec: args::spec::<Arguments>("read_file", DESCRIPTION) }
-    }
-}
+pub struct ReadFile;
 
 impl Tool for ReadFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &SPEC
     }
 
     fn prepare<'a>(
@@ -75,7 +70,7 @@ impl Tool for ReadFile {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Prepared, ToolFailure>> {
         Box::pin(async move {
-            let arguments: Arguments = args::parse(&self.spec, arguments)?;
+            let arguments: Arguments = args::parse(&SPEC, arguments)?;
             let path = resolve(&arguments.path, &context.cwd)?;
             let plan = plan(&path, &arguments, context);
             let range = Range {
@@ -311,7 +306,7 @@ mod tests {
     use crate::tool::testing::{FakeEditor, Workspace, text};
 
     async fn read(workspace: &Workspace, arguments: Value) -> String {
-        workspace.succeed(&ReadFile::default(), arguments).await
+        workspace.succeed(&ReadFile, arguments).await
     }
 
     #[tokio::test]
@@ -323,7 +318,7 @@ mod tests {
         assert_eq!(part, "2\ttwo\n[lines 2-2 of 3; go on with line 3]");
         let rest = read(&workspace, json!({"path": "a.txt", "line": "3", "limit": 0})).await;
         assert_eq!(rest, "3\tthree\n[lines 3-3 of 3]");
-        let behind = workspace.fail(&ReadFile::default(), json!({"path": "a.txt", "line": 9})).await;
+        let behind = workspace.fail(&ReadFile, json!({"path": "a.txt", "line": 9})).await;
         assert_eq!(behind, "a.txt has only 3 lines; line 9 is behind its end");
         workspace.write("long.txt", "x\n".repeat(5000));
         let long = read(&workspace, json!({"path": "long.txt"})).await;
@@ -366,7 +361,7 @@ mod tests {
         symlink("/dev/zero", workspace.path("zero")).unwrap();
         symlink("/proc/self/environ", workspace.path("environ")).unwrap();
         let check = async |path: &str, part: &str| {
-            let text = workspace.fail(&ReadFile::default(), json!({"path": path})).await;
+            let text = workspace.fail(&ReadFile, json!({"path": path})).await;
             assert!(text.contains(part), "{text}");
         };
         check("bin", "it is not text but an ELF binary of 6 bytes").await;
@@ -383,7 +378,7 @@ mod tests {
     async fn a_picture_is_given_as_a_picture() {
         let workspace = Workspace::new();
         workspace.write("a.png", b"\x89PNG\r\n\x1a\nrest");
-        let output = workspace.call(&ReadFile::default(), json!({"path": "a.png"})).await;
+        let output = workspace.call(&ReadFile, json!({"path": "a.png"})).await;
         assert_eq!(text(&output), "a.png (image/png, 12 bytes)");
         let Part::Image { mime_type, data } = &output.content[1] else { panic!("{output:?}") };
         assert_eq!((mime_type.as_str(), data.as_str()), ("image/png", "iVBORw0KGgpyZXN0"));
@@ -395,17 +390,17 @@ mod tests {
         let secret = workspace.root.join("secret");
         std::fs::write(&secret, "s").unwrap();
         symlink(&secret, workspace.path("link")).unwrap();
-        let prepared = workspace.prepare(&ReadFile::default(), json!({"path": "link"})).await.unwrap();
+        let prepared = workspace.prepare(&ReadFile, json!({"path": "link"})).await.unwrap();
         assert_eq!(prepared.plan.access, [Access::Read(secret.clone())]);
         assert_eq!(prepared.plan.title, format!("Read {0} (link to {0})", secret.display()));
         // A link planted after the approval leads nowhere.
-        let prepared = workspace.prepare(&ReadFile::default(), json!({"path": "later"})).await.unwrap();
+        let prepared = workspace.prepare(&ReadFile, json!({"path": "later"})).await.unwrap();
         assert_eq!(prepared.plan.access, [Access::Read(workspace.path("later"))]);
         symlink(&secret, workspace.path("later")).unwrap();
         let output = prepared.run(crate::tool::testing::run_context()).await;
         assert!(output.is_error && text(&output).contains("link that appeared"), "{output:?}");
         // The same by a folder on the way.
-        let prepared = workspace.prepare(&ReadFile::default(), json!({"path": "folder/secret"})).await.unwrap();
+        let prepared = workspace.prepare(&ReadFile, json!({"path": "folder/secret"})).await.unwrap();
         symlink(&workspace.root, workspace.path("folder")).unwrap();
         let output = prepared.run(crate::tool::testing::run_context()).await;
         assert!(output.is_error && text(&output).contains("became a link"), "{output:?}");
@@ -422,7 +417,7 @@ mod tests {
         assert_eq!(version, Some(ContentHash::of(b"unsaved\nsecond\n")));
         // What the editor cannot give is an error; what lies outside its folders is ours to read.
         workspace.write("b.txt", "disk");
-        let text = workspace.fail(&ReadFile::default(), json!({"path": "b.txt"})).await;
+        let text = workspace.fail(&ReadFile, json!({"path": "b.txt"})).await;
         assert_eq!(text, "the editor does not know this file");
         std::fs::write(workspace.root.join("outside"), "o\n").unwrap();
         assert_eq!(read(&workspace, json!({"path": "../outside"})).await, "1\to");

@@ -15,12 +15,12 @@ pub fn built_in(processes: &Processes) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(super::terminal::Terminal::new(processes.clone(), background.clone())),
         Arc::new(super::background::ProcessTool::new(background)),
-        Arc::new(super::read_file::ReadFile::default()),
-        Arc::new(super::write_file::WriteFile::default()),
-        Arc::new(super::patch::Patch::default()),
-        Arc::new(super::search_files::SearchFiles::default()),
+        Arc::new(super::read_file::ReadFile),
+        Arc::new(super::write_file::WriteFile),
+        Arc::new(super::patch::Patch),
+        Arc::new(super::search_files::SearchFiles),
         Arc::new(super::web_fetch::WebFetch::default()),
-        Arc::new(super::todo::TodoList::default()),
+        Arc::new(super::todo::TodoList),
     ]
 }
 
@@ -28,7 +28,7 @@ pub fn built_in(processes: &Processes) -> Vec<Arc<dyn Tool>> {
 #[derive(Clone, Debug, Default)]
 pub struct ToolRegistry {
     tools: Vec<Arc<dyn Tool>>,
-    specs: Vec<ToolSpec>,
+    specs: Vec<Arc<ToolSpec>>,
 }
 
 /// What a name the model wrote stands for.
@@ -72,7 +72,7 @@ impl ToolRegistry {
 
     /// What the model is told, always in the same order.
     #[must_use]
-    pub fn specs(&self) -> &[ToolSpec] {
+    pub fn specs(&self) -> &[Arc<ToolSpec>] {
         &self.specs
     }
 

@@ -230,7 +230,7 @@ mod tests {
     }
 
     async fn search(workspace: &Workspace, arguments: serde_json::Value) -> String {
-        workspace.succeed(&SearchFiles::default(), arguments).await
+        workspace.succeed(&SearchFiles, arguments).await
     }
 
     #[tokio::test]
@@ -282,7 +282,7 @@ mod tests {
     async fn a_call_that_cannot_be_understood_says_why() {
         let workspace = workspace();
         let check = async |arguments: serde_json::Value, part: &str| {
-            let text = workspace.fail(&SearchFiles::default(), arguments).await;
+            let text = workspace.fail(&SearchFiles, arguments).await;
             assert!(text.contains(part), "{text}");
         };
         check(json!({}), "give a pattern").await;
@@ -305,7 +305,7 @@ mod tests {
     #[tokio::test]
     async fn a_cancelled_search_ends_as_cut_off() {
         let workspace = workspace();
-        let prepared = workspace.prepare(&SearchFiles::default(), json!({"pattern": "main"})).await.unwrap();
+        let prepared = workspace.prepare(&SearchFiles, json!({"pattern": "main"})).await.unwrap();
         let run = crate::tool::testing::run_context();
         run.cancel.cancel();
         assert!(prepared.run(run).await.is_cut_off);

@@ -1,6 +1,7 @@
 //! `search_files`: lines by regular expression, or file names by glob.
 
 use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
 
 use futures_util::future::BoxFuture;
 use globset::{GlobBuilder, GlobMatcher};
@@ -31,21 +32,15 @@ struct Arguments {
     glob: Option<String>,
 }
 
+static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| args::spec::<Arguments>("search_files", DESCRIPTION));
+
 /// Searches files.
 #[derive(Debug)]
-pub struct SearchFiles {
-    spec: ToolSpec,
-}
-
-impl Default for SearchFiles {
-    fn default() -> Self {
-        Self { spec: args::spec::<Arguments>("search_files", DESCRIPTION) }
-    }
-}
+pub struct SearchFiles;
 
 impl Tool for SearchFiles {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &SPEC
     }
 
     fn prepare<'a>(
@@ -54,7 +49,7 @@ impl Tool for SearchFiles {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Prepared, ToolFailure>> {
         Box::pin(async move {
-            let arguments: Arguments = args::parse(&self.spec, arguments)?;
+            let arguments: Arguments = args::parse(&SPEC, arguments)?;
             let pattern = arguments.pattern.as_deref().filter(|pattern| !pattern.is_empty());
             let glob = arguments.glob.as_deref().filter(|glob| !glob.is_empty());
             let path = resolve(arguments.path.as_deref().unwrap_or("."), &context.cwd)?;

@@ -1,6 +1,7 @@
 //! `terminal`: runs a shell command.
 
 use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -46,10 +47,11 @@ struct Arguments {
     background: bool,
 }
 
+static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| args::spec::<Arguments>("terminal", DESCRIPTION));
+
 /// Runs commands.
 #[derive(Debug)]
 pub struct Terminal {
-    spec: ToolSpec,
     processes: Processes,
     background: Background,
 }
@@ -58,13 +60,13 @@ impl Terminal {
     /// The tool, starting its processes on this account and keeping those in the background with the session's.
     #[must_use]
     pub fn new(processes: Processes, background: Background) -> Self {
-        Self { spec: args::spec::<Arguments>("terminal", DESCRIPTION), processes, background }
+        Self { processes, background }
     }
 }
 
 impl Tool for Terminal {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &SPEC
     }
 
     fn prepare<'a>(
@@ -73,7 +75,7 @@ impl Tool for Terminal {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Prepared, ToolFailure>> {
         Box::pin(async move {
-            let Arguments { command, timeout_seconds, cwd, background } = args::parse(&self.spec, arguments)?;
+            let Arguments { command, timeout_seconds, cwd, background } = args::parse(&SPEC, arguments)?;
             check_command(&command)?;
             let cwd = match cwd.as_deref().filter(|cwd| !cwd.is_empty()) {
                 Some(spelled) => resolve(spelled, &context.cwd)?.real,

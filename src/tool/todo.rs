@@ -1,6 +1,7 @@
 //! `todo`: the model's own task list, shown to the user as the plan.
 
 use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
@@ -72,21 +73,15 @@ impl From<Todo> for PlanEntry {
     }
 }
 
+static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| args::spec::<Arguments>(NAME, DESCRIPTION));
+
 /// Keeps the task list.
 #[derive(Debug)]
-pub struct TodoList {
-    spec: ToolSpec,
-}
-
-impl Default for TodoList {
-    fn default() -> Self {
-        Self { spec: args::spec::<Arguments>(NAME, DESCRIPTION) }
-    }
-}
+pub struct TodoList;
 
 impl TodoList {
     fn entries(&self, arguments: &Map<String, Value>) -> Result<Option<Vec<PlanEntry>>, ToolFailure> {
-        let Arguments { todos } = args::parse(&self.spec, arguments)?;
+        let Arguments { todos } = args::parse(&SPEC, arguments)?;
         let Some(todos) = todos else { return Ok(None) };
         if todos.len() > MAX_TODOS {
             return Err(ToolFailure::new(format!("{} tasks are too many; keep at most {MAX_TODOS}", todos.len())));
@@ -124,8 +119,8 @@ impl TodoList {
 }
 
 impl Tool for TodoList {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &SPEC
     }
 
     fn prepare<'a>(
@@ -185,7 +180,7 @@ mod tests {
     #[tokio::test]
     async fn the_list_is_replaced_and_read_back() {
         let workspace = Workspace::new();
-        let todo = TodoList::default();
+        let todo = TodoList;
         assert_eq!(workspace.succeed(&todo, json!({})).await, "the task list is empty");
         let list = json!({"todos": [
             {"content": "look", "status": "completed"},
@@ -205,7 +200,7 @@ mod tests {
     async fn a_list_that_makes_no_sense_is_refused() {
         let workspace = Workspace::new();
         let check = async |arguments: Value, part: &str| {
-            let text = workspace.fail(&TodoList::default(), arguments).await;
+            let text = workspace.fail(&TodoList, arguments).await;
             assert!(text.contains(part), "{text}");
         };
         check(json!({"todos": [{"content": "a"}, {"content": " "}]}), "`todos[1].content` is empty").await;
@@ -234,7 +229,7 @@ mod tests {
         let history =
             [call("1", "first"), result("1", false), call("2", "refused"), result("2", true), call("3", "unanswered")];
         let state = SessionState::default();
-        TodoList::default().hydrate(&state, &history);
+        TodoList.hydrate(&state, &history);
         let contents: Vec<String> = state.todos().into_iter().map(|entry| entry.content).collect();
         assert_eq!(contents, ["first"]);
     }

@@ -6,7 +6,7 @@
 //! environment are not used: they would look the name up themselves.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -44,23 +44,24 @@ struct Arguments {
     url: String,
 }
 
+static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| args::spec::<Arguments>("web_fetch", DESCRIPTION));
+
 /// Fetches web pages.
 #[derive(Debug)]
 pub struct WebFetch {
-    spec: ToolSpec,
     /// Which addresses may be connected to.
     is_allowed: fn(IpAddr) -> bool,
 }
 
 impl Default for WebFetch {
     fn default() -> Self {
-        Self { spec: args::spec::<Arguments>("web_fetch", DESCRIPTION), is_allowed: is_public }
+        Self { is_allowed: is_public }
     }
 }
 
 impl Tool for WebFetch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &SPEC
     }
 
     fn is_foreign(&self) -> bool {
@@ -73,7 +74,7 @@ impl Tool for WebFetch {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Prepared, ToolFailure>> {
         Box::pin(async move {
-            let Arguments { url } = args::parse(&self.spec, arguments)?;
+            let Arguments { url } = args::parse(&SPEC, arguments)?;
             let url = parse(&url)?;
             let plan = CallPlan {
                 title: format!("Fetch {}", one_line(url.as_str(), 200)),
@@ -316,7 +317,7 @@ mod tests {
     }
 
     fn local() -> WebFetch {
-        WebFetch { is_allowed: |_| true, ..WebFetch::default() }
+        WebFetch { is_allowed: |_| true }
     }
 
     /// Fetches from a server that gives these answers.

@@ -1,5 +1,7 @@
 //! `write_file`: a whole file's text.
 
+use std::sync::{Arc, LazyLock};
+
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,21 +21,15 @@ struct Arguments {
     content: String,
 }
 
+static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| args::spec::<Arguments>("write_file", DESCRIPTION));
+
 /// Writes whole files.
 #[derive(Debug)]
-pub struct WriteFile {
-    spec: ToolSpec,
-}
-
-impl Default for WriteFile {
-    fn default() -> Self {
-        Self { spec: args::spec::<Arguments>("write_file", DESCRIPTION) }
-    }
-}
+pub struct WriteFile;
 
 impl Tool for WriteFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &SPEC
     }
 
     fn prepare<'a>(
@@ -42,7 +38,7 @@ impl Tool for WriteFile {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Prepared, ToolFailure>> {
         Box::pin(async move {
-            let Arguments { path, content } = args::parse(&self.spec, arguments)?;
+            let Arguments { path, content } = args::parse(&SPEC, arguments)?;
             let path = resolve(&path, &context.cwd)?;
             let attempt = edit::attempt(&path, context);
             let edit = work_out(path, content, context).await.map_err(|failure| failure.of(attempt))?;
@@ -95,18 +91,17 @@ mod tests {
     use crate::tool::{Access, Display};
 
     async fn read(workspace: &Workspace, path: &str) {
-        workspace.succeed(&ReadFile::default(), json!({"path": path})).await;
+        workspace.succeed(&ReadFile, json!({"path": path})).await;
     }
 
     async fn write(workspace: &Workspace, path: &str, content: &str) -> String {
-        workspace.succeed(&WriteFile::default(), json!({"path": path, "content": content})).await
+        workspace.succeed(&WriteFile, json!({"path": path, "content": content})).await
     }
 
     #[tokio::test]
     async fn a_new_file_is_made_with_its_folders() {
         let workspace = Workspace::new();
-        let prepared =
-            workspace.prepare(&WriteFile::default(), json!({"path": "a/b.txt", "content": "x\ny\n"})).await.unwrap();
+        let prepared = workspace.prepare(&WriteFile, json!({"path": "a/b.txt", "content": "x\ny\n"})).await.unwrap();
         assert_eq!(prepared.plan.title, "Create a/b.txt");
         assert_eq!(prepared.plan.access, [Access::Write(workspace.path("a/b.txt"))]);
         let diff = Display::Diff { path: workspace.path("a/b.txt"), old: None, new: "x\ny\n".into() };
@@ -125,15 +120,15 @@ mod tests {
         let workspace = Workspace::new();
         let path = workspace.write("f", "mine\n");
         let arguments = json!({"path": "f", "content": "new"});
-        let refusal = workspace.fail(&WriteFile::default(), arguments.clone()).await;
+        let refusal = workspace.fail(&WriteFile, arguments.clone()).await;
         assert!(refusal.contains("you have not read it"), "{refusal}");
         read(&workspace, "f").await;
         std::fs::write(&path, "edited by the user\n").unwrap();
-        let refusal = workspace.fail(&WriteFile::default(), arguments.clone()).await;
+        let refusal = workspace.fail(&WriteFile, arguments.clone()).await;
         assert!(refusal.contains("changed since you read it"), "{refusal}");
         assert_eq!(workspace.read("f"), "edited by the user\n");
         read(&workspace, "f").await;
-        workspace.succeed(&WriteFile::default(), arguments).await;
+        workspace.succeed(&WriteFile, arguments).await;
         assert_eq!(workspace.read("f"), "new");
     }
 
@@ -141,7 +136,7 @@ mod tests {
     async fn a_file_that_changes_during_the_approval_is_not_overwritten() {
         let workspace = Workspace::new();
         let check = async |arguments: Value, change: &dyn Fn()| {
-            let prepared = workspace.prepare(&WriteFile::default(), arguments).await.unwrap();
+            let prepared = workspace.prepare(&WriteFile, arguments).await.unwrap();
             change();
             let output = prepared.run(run_context()).await;
             assert!(output.is_error && text(&output).contains("nothing was written"), "{output:?}");
@@ -177,8 +172,7 @@ mod tests {
         symlink("target", workspace.path("link")).unwrap();
         symlink("nowhere", workspace.path("dangling")).unwrap();
         read(&workspace, "link").await;
-        let prepared =
-            workspace.prepare(&WriteFile::default(), json!({"path": "link", "content": "n\n"})).await.unwrap();
+        let prepared = workspace.prepare(&WriteFile, json!({"path": "link", "content": "n\n"})).await.unwrap();
         assert_eq!(prepared.plan.access, [Access::Write(target.clone())]);
         prepared.run(run_context()).await;
         assert_eq!(workspace.read("target"), "n\n");
@@ -193,7 +187,7 @@ mod tests {
         let outside = workspace.root.join("outside");
         std::fs::create_dir(&outside).unwrap();
         let arguments = json!({"path": "sub/PWN", "content": "x"});
-        let prepared = workspace.prepare(&WriteFile::default(), arguments).await.unwrap();
+        let prepared = workspace.prepare(&WriteFile, arguments).await.unwrap();
         symlink(&outside, workspace.path("sub")).unwrap();
         let output = prepared.run(run_context()).await;
         assert!(output.is_error, "{output:?}");
@@ -217,7 +211,7 @@ mod tests {
         workspace.write("bin", b"a\0b");
         workspace.write("latin", b"\xe4");
         let check = async |path: &str, part: &str| {
-            let text = workspace.fail(&WriteFile::default(), json!({"path": path, "content": "x"})).await;
+            let text = workspace.fail(&WriteFile, json!({"path": path, "content": "x"})).await;
             assert!(text.contains(part), "{text}");
         };
         check("bin", "binary").await;
@@ -235,8 +229,7 @@ mod tests {
         let editor = FakeEditor::holding(&path, "unsaved\n");
         workspace.context.editor = Some(editor.clone());
         read(&workspace, "f").await;
-        let prepared =
-            workspace.prepare(&WriteFile::default(), json!({"path": "f", "content": "new\n"})).await.unwrap();
+        let prepared = workspace.prepare(&WriteFile, json!({"path": "f", "content": "new\n"})).await.unwrap();
         let diff = Display::Diff { path: path.clone(), old: Some("unsaved\n".into()), new: "new\n".into() };
         assert_eq!(prepared.plan.preview, [diff]);
         prepared.run(run_context()).await;
@@ -249,8 +242,7 @@ mod tests {
         assert_eq!(workspace.read("f"), long);
         editor.buffers.lock().unwrap().insert(path.clone(), long);
         // The user types between approval and work.
-        let prepared =
-            workspace.prepare(&WriteFile::default(), json!({"path": "f", "content": "newer\n"})).await.unwrap();
+        let prepared = workspace.prepare(&WriteFile, json!({"path": "f", "content": "newer\n"})).await.unwrap();
         editor.buffers.lock().unwrap().insert(path.clone(), "typed\n".into());
         assert!(prepared.run(run_context()).await.is_error);
         assert_eq!(editor.buffers.lock().unwrap()[&path], "typed\n");

@@ -33,7 +33,7 @@ pub(super) struct Call<'a> {
     pub(super) scaffold: &'a [Message],
     /// Empty answers in a row before this request.
     pub(super) silences: u32,
-    pub(super) tools: &'a [ToolSpec],
+    pub(super) tools: &'a [Arc<ToolSpec>],
     pub(super) output_cap: Option<u64>,
     /// Under which the answer is shown.
     pub(super) message_id: Arc<str>,

@@ -1,5 +1,7 @@
 //! What requests look like.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::encode;
@@ -73,7 +75,8 @@ fn signed(text: &str) -> Message {
 
 #[test]
 fn a_request_has_the_shape_that_the_api_documents() {
-    let tools = [ToolSpec { name: "n".into(), description: "d".into(), parameters: json!({"type": "object"}) }];
+    let tools =
+        [Arc::new(ToolSpec { name: "n".into(), description: "d".into(), parameters: json!({"type": "object"}) })];
     let history = [Message::user("q")];
     let request = ModelRequest { system: "be good", tools: &tools, max_output_tokens: Some(100), ..request(&history) };
     assert_eq!(

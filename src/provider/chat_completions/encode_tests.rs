@@ -1,5 +1,7 @@
 //! What goes over the wire, as JSON.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::encode;
@@ -14,7 +16,8 @@ use crate::provider::{Endpoint, ModelRequest};
 use crate::tool::ToolSpec;
 
 fn bytes(endpoint: &Endpoint, messages: &[Message]) -> Vec<u8> {
-    let tools = [ToolSpec { name: "t".into(), description: "d".into(), parameters: json!({"type": "object"}) }];
+    let tools =
+        [Arc::new(ToolSpec { name: "t".into(), description: "d".into(), parameters: json!({"type": "object"}) })];
     let request =
         ModelRequest { system: "sys", messages, tools: &tools, max_output_tokens: Some(100), session_id: "s1" };
     encode(endpoint, &request)

@@ -1,5 +1,7 @@
 //! What requests look like.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::encode;
@@ -65,7 +67,8 @@ fn reasoning() -> Value {
 
 #[test]
 fn a_request_stores_nothing_and_asks_for_encrypted_reasoning() {
-    let tools = [ToolSpec { name: "n".into(), description: "d".into(), parameters: json!({"type": "object"}) }];
+    let tools =
+        [Arc::new(ToolSpec { name: "n".into(), description: "d".into(), parameters: json!({"type": "object"}) })];
     let mut endpoint = Endpoint { reasoning_effort: Some("low".into()), ..openai("gpt-5") };
     endpoint.quirks.prompt_cache = true;
     let history = [Message::user("q")];
