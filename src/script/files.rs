@@ -1,8 +1,10 @@
 //! The files of a case: what it puts on the stage and what it finds there.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::matching::matches;
 use super::run::{Run, Step};
@@ -32,7 +34,18 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn check_files(&mut self, files: &BTreeMap<String, Value>) -> Step {
+    /// Waits for what a program of the case has yet to write.
+    pub(super) async fn expect_files(&mut self, files: &BTreeMap<String, Value>) -> Step {
+        let deadline = self.deadline();
+        loop {
+            match self.check_files(files) {
+                Err(_) if Instant::now() < deadline => tokio::time::sleep(Duration::from_millis(5)).await,
+                result => return result,
+            }
+        }
+    }
+
+    fn check_files(&mut self, files: &BTreeMap<String, Value>) -> Step {
         for (name, pattern) in files {
             let path = self.stage.resolve(&self.vars.fill_plain(name))?;
             let content = std::fs::read(&path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());

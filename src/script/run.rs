@@ -127,7 +127,7 @@ impl Run<'_> {
     async fn step(&mut self, verb: &Verb) -> Step {
         match verb {
             Verb::Files(files) => self.write_files(files),
-            Verb::ExpectFile(files) => self.check_files(files),
+            Verb::ExpectFile(files) => self.expect_files(files).await,
             Verb::Prompt(prompt) => self.prompt(prompt).await,
             Verb::Send(message) => self.send(std::slice::from_ref(message)).await,
             Verb::SendBurst(messages) => self.send(messages).await,
