@@ -5,49 +5,71 @@ use std::fmt;
 use crate::message::{FinishReason, Usage};
 use crate::provider::ProviderError;
 
-/// Why a turn stopped. The text of [`ExitReason::as_str`] is stored and queryable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ExitReason {
+/// Makes the reasons from one list, so that none can miss its text or its place in [`ExitReason::ALL`].
+macro_rules! exit_reasons {
+    ($($(#[$doc:meta])+ $name:ident = $text:literal,)+) => {
+        /// Why a turn stopped. The text of [`ExitReason::as_str`] is stored and queryable.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum ExitReason {
+            $($(#[$doc])+ $name,)+
+        }
+
+        impl ExitReason {
+            /// Every reason, for tests and for the schema.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// The stored text.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)+
+                }
+            }
+        }
+    };
+}
+
+exit_reasons! {
     /// The model answered with text.
-    TextResponse,
+    TextResponse = "text_response",
     /// The model answered nothing after tools, so the text it wrote beside them is the answer.
-    FallbackPriorTurnContent,
+    FallbackPriorTurnContent = "fallback_prior_turn_content",
     /// The provider or the model refused.
-    Refused,
+    Refused = "refused",
     /// Cancelled between model calls.
-    InterruptedByUser,
+    InterruptedByUser = "interrupted_by_user",
     /// Cancelled during a model call.
-    InterruptedDuringApiCall,
+    InterruptedDuringApiCall = "interrupted_during_api_call",
     /// A budget is spent, and the call for a closing summary failed.
-    BudgetExhausted,
+    BudgetExhausted = "budget_exhausted",
     /// The turn made as many model calls as it may; a closing summary was asked for.
-    MaxIterationsReached,
+    MaxIterationsReached = "max_iterations_reached",
     /// The wall-clock budget is spent.
-    RunBudgetExhausted,
+    RunBudgetExhausted = "run_budget_exhausted",
     /// A background review read more than it may.
-    ReviewInputBudgetExhausted,
+    ReviewInputBudgetExhausted = "review_input_budget_exhausted",
     /// The same tool call failed or gained nothing again and again.
-    GuardrailHalt,
+    GuardrailHalt = "guardrail_halt",
     /// Every way to get more than an empty answer was tried.
-    EmptyResponseExhausted,
+    EmptyResponseExhausted = "empty_response_exhausted",
     /// The model kept calling tools that do not exist.
-    InvalidToolCallsExhausted,
+    InvalidToolCallsExhausted = "invalid_tool_calls_exhausted",
     /// A tool call stayed cut off however large the output limit.
-    TruncatedToolCallExhausted,
+    TruncatedToolCallExhausted = "truncated_tool_call_exhausted",
     /// The output limit was spent on thinking alone.
-    ThinkingBudgetExhausted,
+    ThinkingBudgetExhausted = "thinking_budget_exhausted",
     /// The model call failed and no retry or fallback was left.
-    ProviderFailed,
+    ProviderFailed = "all_retries_exhausted_no_response",
     /// The history does not fit the model, compacted or not.
-    ContextCompressionExhausted,
+    ContextCompressionExhausted = "context_compression_exhausted",
     /// The request was corrected more often than one turn allows.
-    RedirectLimitExceeded,
+    RedirectLimitExceeded = "redirect_restart_limit_exceeded",
     /// What happened could not be stored, so nothing more may happen.
-    SessionPersistenceFailed,
+    SessionPersistenceFailed = "session_persistence_failed",
     /// The external runtime that had taken the turn over could not go on.
-    RuntimeFailed,
+    RuntimeFailed = "external_runtime_failed",
     /// A fault of our own.
-    LocalProcessingError,
+    LocalProcessingError = "local_processing_error",
 }
 
 /// How a turn ended, as stored.
@@ -64,57 +86,6 @@ pub enum TurnStatus {
 }
 
 impl ExitReason {
-    /// Every reason, for tests and for the schema.
-    pub const ALL: [Self; 20] = [
-        Self::TextResponse,
-        Self::FallbackPriorTurnContent,
-        Self::Refused,
-        Self::InterruptedByUser,
-        Self::InterruptedDuringApiCall,
-        Self::BudgetExhausted,
-        Self::MaxIterationsReached,
-        Self::RunBudgetExhausted,
-        Self::ReviewInputBudgetExhausted,
-        Self::GuardrailHalt,
-        Self::EmptyResponseExhausted,
-        Self::InvalidToolCallsExhausted,
-        Self::TruncatedToolCallExhausted,
-        Self::ThinkingBudgetExhausted,
-        Self::ProviderFailed,
-        Self::ContextCompressionExhausted,
-        Self::RedirectLimitExceeded,
-        Self::SessionPersistenceFailed,
-        Self::RuntimeFailed,
-        Self::LocalProcessingError,
-    ];
-
-    /// The stored text.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TextResponse => "text_response",
-            Self::FallbackPriorTurnContent => "fallback_prior_turn_content",
-            Self::Refused => "refused",
-            Self::InterruptedByUser => "interrupted_by_user",
-            Self::InterruptedDuringApiCall => "interrupted_during_api_call",
-            Self::BudgetExhausted => "budget_exhausted",
-            Self::MaxIterationsReached => "max_iterations_reached",
-            Self::RunBudgetExhausted => "run_budget_exhausted",
-            Self::ReviewInputBudgetExhausted => "review_input_budget_exhausted",
-            Self::GuardrailHalt => "guardrail_halt",
-            Self::EmptyResponseExhausted => "empty_response_exhausted",
-            Self::InvalidToolCallsExhausted => "invalid_tool_calls_exhausted",
-            Self::TruncatedToolCallExhausted => "truncated_tool_call_exhausted",
-            Self::ThinkingBudgetExhausted => "thinking_budget_exhausted",
-            Self::ProviderFailed => "all_retries_exhausted_no_response",
-            Self::ContextCompressionExhausted => "context_compression_exhausted",
-            Self::RedirectLimitExceeded => "redirect_restart_limit_exceeded",
-            Self::SessionPersistenceFailed => "session_persistence_failed",
-            Self::RuntimeFailed => "external_runtime_failed",
-            Self::LocalProcessingError => "local_processing_error",
-        }
-    }
-
     /// The status that follows.
     #[must_use]
     pub fn status(self) -> TurnStatus {

@@ -26,7 +26,7 @@ fn every_exit_reason_is_produced_by_a_case() {
     let cases = turnd::script::format::parse(&text.unwrap()).unwrap();
     let produced: BTreeSet<&str> =
         cases.iter().map(|case| case.name.as_str()).chain(HERE.map(ExitReason::as_str)).collect();
-    let all: BTreeSet<&str> = ExitReason::ALL.map(ExitReason::as_str).into_iter().collect();
+    let all: BTreeSet<&str> = ExitReason::ALL.iter().map(|reason| reason.as_str()).collect();
     assert_eq!(produced, all);
 }
 
