@@ -11,15 +11,21 @@ mod point;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
 pub use decision::{ToolDecision, Verification};
 pub use point::{HookKind, HookPoint};
 
 /// Version of the payloads, sent in each.
 pub const PAYLOAD_VERSION: &str = "turnd.hook.v1";
+
+/// How long the hooks of a point that tells what has happened may take once the turn is cancelled. Enough for a
+/// program that writes a line, too short to be felt as a stop that does not work.
+const CANCEL_GRACE: Duration = Duration::from_millis(500);
 
 /// One hook.
 pub trait Hook: Send + Sync + fmt::Debug {
@@ -49,13 +55,20 @@ pub struct HookSet {
     hooks: Vec<Arc<dyn Hook>>,
     /// What every payload holds.
     base: Map<String, Value>,
+    /// Nobody waits for a hook after this.
+    cancel: CancellationToken,
 }
 
 impl HookSet {
     /// A set; `base` goes into every payload.
     #[must_use]
     pub fn new(hooks: Vec<Arc<dyn Hook>>, base: Map<String, Value>) -> Self {
-        Self { hooks, base }
+        Self { hooks, base, cancel: CancellationToken::new() }
+    }
+
+    /// Ends the hooks with the turn they are called in.
+    pub fn end_with(&mut self, cancel: &CancellationToken) {
+        self.cancel = cancel.clone();
     }
 
     /// Adds hooks behind those that are there.
@@ -68,7 +81,7 @@ impl HookSet {
     pub fn with_base(&self, base: Map<String, Value>) -> Self {
         let mut merged = self.base.clone();
         merged.extend(base);
-        Self { hooks: self.hooks.clone(), base: merged }
+        Self { hooks: self.hooks.clone(), base: merged, cancel: self.cancel.clone() }
     }
 
     /// True when anything would be called at this point.
@@ -157,10 +170,27 @@ impl HookSet {
         }
         let payload = self.payload(point, fields());
         let mut answers = Vec::new();
+        let mut overdue = std::pin::pin!(self.overdue(point));
         for hook in self.hooks.iter().filter(|hook| hook.point() == point) {
-            answers.push(hook.call(&payload).await);
+            tokio::select! {
+                biased;
+                () = &mut overdue => {
+                    let problem = "the turn was cancelled".to_owned();
+                    answers.push(Err(HookFailure { name: format!("on {}", point.as_str()), problem }));
+                    break;
+                }
+                answer = hook.call(&payload) => answers.push(answer),
+            }
         }
         answers
+    }
+
+    /// Ends when the hooks of a point have had their time in a turn that was cancelled.
+    async fn overdue(&self, point: HookPoint) {
+        self.cancel.cancelled().await;
+        if point.tells_what_happened() {
+            tokio::time::sleep(CANCEL_GRACE).await;
+        }
     }
 
     fn payload(&self, point: HookPoint, fields: Value) -> Value {

@@ -110,6 +110,33 @@ impl HookPoint {
         Self::ALL.into_iter().find(|point| point.as_str() == name)
     }
 
+    /// True for a point whose hooks hear of something that is done already, so that they hear of it in a cancelled
+    /// turn too.
+    #[must_use]
+    pub fn tells_what_happened(self) -> bool {
+        match self {
+            Self::PostApiRequest
+            | Self::PostToolCall
+            | Self::TransformToolResult
+            | Self::TransformLlmOutput
+            | Self::PostLlmCall
+            | Self::PostApprovalResponse
+            | Self::SubagentStop
+            | Self::PostCompaction
+            | Self::AgentLoopStopped
+            | Self::OnSessionEnd => true,
+            Self::OnSessionStart
+            | Self::PreLlmCall
+            | Self::PreApiRequest
+            | Self::ApiRequestError
+            | Self::TransformApiErrorClassification
+            | Self::PreToolCall
+            | Self::PreApprovalRequest
+            | Self::SubagentStart
+            | Self::PreVerify => false,
+        }
+    }
+
     /// What its hooks may do.
     #[must_use]
     pub fn kind(self) -> HookKind {

@@ -55,7 +55,8 @@ impl Task {
         let id: Arc<str> = uuid::Uuid::now_v7().to_string().into();
         let occasion = if prompt.is_some() { Occasion::Prompt } else { Occasion::BetweenTurns };
         let io = SessionIo { occasion, ..self.io(&id, &Arc::new(Desk::default()), &cancel) };
-        let context = TurnPlan::new(&mut self.session, &id, &[]).into_context(&mut self.session);
+        let mut context = TurnPlan::new(&mut self.session, &id, &[]).into_context(&mut self.session);
+        context.hooks.end_with(&cancel);
         if prompt.is_some() {
             context.compactor.gauge.forgive();
         }

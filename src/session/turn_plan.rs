@@ -158,6 +158,7 @@ pub(super) async fn run(
     for text in std::mem::take(&mut plan.notices) {
         io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
     }
+    plan.context.hooks.end_with(&cancel);
     plan.context.hooks.extend(plan.workspace.settle(&io, &plan.context.gate).await);
     let mut notices = mcp::follow_workspace(&plan.mcp, &plan.workspace.mcp_servers());
     let (tools, news) = mcp::join(&plan.mcp, &plan.context.tools, &plan.tools_config, &cancel).await;

@@ -58,7 +58,10 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
         if let Some(reason) = circle {
             return Ok(Some(Refusal::blocked(&reason)));
         }
-        let hook_verdict = self.ask_hooks(slot).await;
+        let hook_verdict = self.ask_hooks(slot).await?;
+        if self.cancel.is_cancelled() {
+            return Ok(Some(Refusal::cancelled()));
+        }
         let prepared = match &slot.state {
             SlotState::Unusable(failure) => {
                 return Ok(Some(Refusal { text: failure.text.clone(), status: CallStatus::Failed }));
@@ -85,14 +88,16 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
         }
     }
 
-    /// Lets the hooks decide. Arguments that they change are prepared anew, and judged like any others.
-    async fn ask_hooks(&mut self, slot: &mut Slot) -> HookVerdict {
+    /// Lets the hooks decide while the other calls go on. Arguments that they change are prepared anew, and judged
+    /// like any others.
+    async fn ask_hooks(&mut self, slot: &mut Slot) -> Result<HookVerdict, RecordError> {
         let hooks = &self.scope.context.hooks;
         if !hooks.has(HookPoint::PreToolCall) {
-            return HookVerdict::None;
+            return Ok(HookVerdict::None);
         }
-        let (reason, changes) = match hooks.decide_tool(|| payload::tool_call(&slot.call, &slot.arguments)).await {
-            ToolDecision::Block(reason) => return HookVerdict::Block(reason),
+        let decision = hooks.decide_tool(|| payload::tool_call(&slot.call, &slot.arguments));
+        let (reason, changes) = match self.drive(decision).await? {
+            ToolDecision::Block(reason) => return Ok(HookVerdict::Block(reason)),
             decision => decision.into_parts(),
         };
         if let (false, Value::Object(arguments)) = (changes.is_empty(), &mut slot.arguments) {
@@ -101,7 +106,7 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
                 slot.state = prepare_tool(self.scope, tool.as_ref(), arguments).await;
             }
         }
-        reason.map_or(HookVerdict::None, HookVerdict::Ask)
+        Ok(reason.map_or(HookVerdict::None, HookVerdict::Ask))
     }
 
     /// Asks while the other calls go on. Gives the reason when the call may not run.
@@ -116,9 +121,10 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
         };
         let scope = self.scope;
         let hooks = &scope.context.hooks;
-        hooks.observe(HookPoint::PreApprovalRequest, || payload::approval(&slot.call, question, None)).await;
+        let watch = |point, answer| hooks.observe(point, move || payload::approval(&slot.call, question, answer));
+        self.drive(watch(HookPoint::PreApprovalRequest, None)).await?;
         let answer = self.drive(scope.io.ask(ask)).await?;
-        hooks.observe(HookPoint::PostApprovalResponse, || payload::approval(&slot.call, question, Some(answer))).await;
+        self.drive(watch(HookPoint::PostApprovalResponse, Some(answer))).await?;
         let remembered = self.remember(answer, question);
         let record = Record::Approval { tool_call_id: slot.call.id.clone(), answer, remembered };
         scope.io.record(vec![record]).await?;
