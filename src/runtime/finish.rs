@@ -19,6 +19,7 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
     pub(super) async fn finish(mut self, exit: ExitReason) -> TurnEnd {
         self.open_question = None;
         self.return_steers();
+        let unread = self.io.close_words();
         let exit = match self.close_open_calls(exit).await {
             Ok(()) => exit,
             Err(detail) => {
@@ -30,7 +31,7 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
             let text = format!("\n\n{explanation}");
             self.io.emit(TurnEvent::Text { message_id: self.message_id(), text }).await;
         }
-        let report = self.report(exit);
+        let report = self.report(exit, unread);
         let report = match self.io.record(vec![Record::End(report.clone())]).await {
             Ok(()) => report,
             Err(RecordError(detail)) => {
@@ -60,7 +61,7 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
         Ok(())
     }
 
-    fn report(&mut self, exit: ExitReason) -> TurnReport {
+    fn report(&mut self, exit: ExitReason, pending_steer: Option<String>) -> TurnReport {
         TurnReport {
             turn_id: self.context.turn_id.to_string(),
             exit,
@@ -72,7 +73,7 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
             answer: self.answer.take().map(|answer| answer.text),
             error: self.error.take(),
             detail: self.detail.take(),
-            pending_steer: self.io.take_steer(),
+            pending_steer,
         }
     }
 

@@ -70,7 +70,7 @@ impl Error {
     pub(super) fn of_failed_turn(report: &TurnReport) -> Self {
         debug_assert_eq!(report.status(), TurnStatus::Failed);
         let exit = report.exit.as_str();
-        match &report.error {
+        let mut error = match &report.error {
             Some(error) => Self::of_provider(error, exit),
             None => {
                 let detail = report.detail.clone();
@@ -81,7 +81,12 @@ impl Error {
                 let data = json!({ "kind": exit, "exitReason": exit, "retryable": true, "turnId": report.turn_id });
                 Self::new(error_code::INTERNAL_ERROR, message, Some(data))
             }
+        };
+        if let (Some(words), Some(Value::Object(data))) = (&report.pending_steer, &mut error.data) {
+            // The user's own words, whole: they may want to send them again.
+            data.insert("pendingSteer".into(), words.as_str().into());
         }
+        error
     }
 
     fn of_provider(error: &ProviderError, exit: &str) -> Self {

@@ -164,6 +164,10 @@ impl TurnIo for ChildIo {
 
     fn return_steer(&self, _: String) {}
 
+    fn close_words(&self) -> Option<String> {
+        None
+    }
+
     fn take_redirect(&self) -> Option<String> {
         None
     }

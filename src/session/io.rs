@@ -31,6 +31,8 @@ pub(super) type OpenCalls = BTreeMap<String, CallState>;
 struct DeskState {
     steers: Vec<String>,
     redirect: Option<String>,
+    /// The turn has spoken its last word, so nothing said now would reach the model.
+    is_closed: bool,
     compaction: Option<String>,
     progress: TurnProgress,
     context_tokens: Option<u64>,
@@ -45,32 +47,43 @@ pub(super) struct TurnProgress {
     pub(super) budget_left: u32,
 }
 
+/// What became of words for a running turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hearing {
+    /// They go to the model, or back to the user when the turn ends before.
+    Taken,
+    /// There were none.
+    Blank,
+    /// The turn has spoken its last word.
+    TooLate,
+}
+
 impl Desk {
-    /// Adds a steer behind those that wait. Blank words are refused.
-    pub(super) fn steer(&self, text: &str) -> bool {
-        let text = text.trim();
-        if !text.is_empty() {
-            self.lock().steers.push(text.to_owned());
-            self.steered.notify_one();
-        }
-        !text.is_empty()
+    /// Adds a steer behind those that wait.
+    pub(super) fn steer(&self, text: &str) -> Hearing {
+        self.hear(text, &self.steered, |state, text| state.steers.push(text.to_owned()))
     }
 
-    /// Sets the correction; several are joined. Blank words are refused.
-    pub(super) fn redirect(&self, text: &str) -> bool {
+    /// Sets the correction; several are joined.
+    pub(super) fn redirect(&self, text: &str) -> Hearing {
+        self.hear(text, &self.redirected, |state, text| {
+            let before = state.redirect.take().map(|before| before + "\n").unwrap_or_default();
+            state.redirect = Some(before + text);
+        })
+    }
+
+    fn hear(&self, text: &str, heard: &Notify, keep: impl FnOnce(&mut DeskState, &str)) -> Hearing {
         let text = text.trim();
         if text.is_empty() {
-            return false;
+            return Hearing::Blank;
         }
         let mut state = self.lock();
-        let joined = match state.redirect.take() {
-            Some(before) => format!("{before}\n{text}"),
-            None => text.to_owned(),
-        };
-        state.redirect = Some(joined);
-        drop(state);
-        self.redirected.notify_one();
-        true
+        if state.is_closed {
+            return Hearing::TooLate;
+        }
+        keep(&mut state, text);
+        heard.notify_one();
+        Hearing::Taken
     }
 
     /// Asks for a compaction before the next model call.
@@ -174,6 +187,14 @@ impl TurnIo for SessionIo {
 
     fn return_steer(&self, text: String) {
         self.desk.lock().steers.insert(0, text);
+    }
+
+    fn close_words(&self) -> Option<String> {
+        let mut state = self.desk.lock();
+        state.is_closed = true;
+        let mut words = std::mem::take(&mut state.steers);
+        words.extend(state.redirect.take());
+        (!words.is_empty()).then(|| words.join("\n"))
     }
 
     fn take_redirect(&self) -> Option<String> {

@@ -4,6 +4,7 @@ use crate::config::Mode;
 use crate::message::{Part, Usage};
 
 use super::command::{Prompt, PromptOutcome};
+use super::io::{Desk, Hearing};
 use super::port::SessionEvent;
 use super::slash::{self, Slash};
 use super::task::{Phase, Task, answer};
@@ -44,20 +45,23 @@ impl Task {
     }
 
     fn steer_remark(&self, text: &str) -> String {
-        match &self.phase {
-            Phase::Running(running) if running.desk.steer(text) => {
-                "Noted; the agent will read it with its next step.".into()
-            }
-            Phase::Running(_) => "Nothing to tell: write it after `/steer`.".into(),
-            Phase::Idle(_) | Phase::Compacting(_) => "No turn is running: send it as a prompt.".into(),
-        }
+        self.words_remark(|desk| desk.steer(text), "Noted; the agent will read it with its next step.").into()
     }
 
     fn redirect_remark(&self, text: &str) -> String {
-        match &self.phase {
-            Phase::Running(running) if running.desk.redirect(text) => "The request is corrected.".into(),
-            Phase::Running(_) => "Nothing to correct: write it after `/redirect`.".into(),
-            Phase::Idle(_) | Phase::Compacting(_) => "No turn is running: send it as a prompt.".into(),
+        self.words_remark(|desk| desk.redirect(text), "The request is corrected.").into()
+    }
+
+    /// Tells the running turn and says what came of it.
+    fn words_remark(&self, tell: impl FnOnce(&Desk) -> Hearing, taken: &'static str) -> &'static str {
+        let hearing = match &self.phase {
+            Phase::Running(running) if !running.cancel.is_cancelled() => tell(&running.desk),
+            Phase::Running(_) | Phase::Idle(_) | Phase::Compacting(_) => Hearing::TooLate,
+        };
+        match hearing {
+            Hearing::Taken => taken,
+            Hearing::Blank => "There are no words behind the command; nothing was told.",
+            Hearing::TooLate => "No turn is running: send it as a prompt.",
         }
     }
 

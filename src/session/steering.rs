@@ -6,44 +6,51 @@ use turnd_protocol::ext::{SteeringOutcome, SteeringResult};
 use crate::message::plain_text;
 
 use super::command::{Prompt, Steer};
+use super::io::{Desk, Hearing};
 use super::task::{Phase, Running, Task};
 
 impl Task {
     pub(super) fn steer(&mut self, steer: &Steer) -> SteeringResult {
         let text = plain_text(&steer.parts);
-        match &self.phase {
-            Phase::Running(running) => match refusal(running, steer) {
-                Some(reason) => failed(reason),
-                None if running.desk.steer(&text) => outcome(SteeringOutcome::Injected),
-                None => failed("emptyPrompt"),
-            },
-            Phase::Idle(_) | Phase::Compacting(_)
-                if steer.wants_prompt_when_idle || steer.expected_turn_id.is_some() =>
-            {
-                SteeringResult { outcome: SteeringOutcome::PromptRequired, reason: Some("noRunningTurn".into()) }
-            }
-            Phase::Idle(_) | Phase::Compacting(_) if text.trim().is_empty() => failed("emptyPrompt"),
-            Phase::Idle(_) | Phase::Compacting(_) => {
-                let (reply, _) = oneshot::channel();
-                let cancel = self.mailbox.handle.prompt_token();
-                self.enqueue(Prompt { parts: steer.parts.clone(), cancel, reply });
-                outcome(SteeringOutcome::StartedNewTurn)
-            }
+        if let Some(result) = self.tell_running(steer, |desk| desk.steer(&text)) {
+            return result;
         }
+        if steer.wants_prompt_when_idle || steer.expected_turn_id.is_some() {
+            return prompt_required();
+        }
+        if text.trim().is_empty() {
+            return failed("emptyPrompt");
+        }
+        if !self.has_room() {
+            return failed("overloaded");
+        }
+        let (reply, _) = oneshot::channel();
+        let cancel = self.mailbox.handle.prompt_token();
+        self.enqueue(Prompt { parts: steer.parts.clone(), cancel, reply });
+        outcome(SteeringOutcome::StartedNewTurn)
     }
 
     pub(super) fn redirect(&self, steer: &Steer) -> SteeringResult {
-        match &self.phase {
-            Phase::Running(running) => match refusal(running, steer) {
-                Some(reason) => failed(reason),
-                None if running.desk.redirect(&plain_text(&steer.parts)) => outcome(SteeringOutcome::Injected),
-                None => failed("emptyPrompt"),
-            },
-            Phase::Idle(_) | Phase::Compacting(_) => {
-                SteeringResult { outcome: SteeringOutcome::PromptRequired, reason: Some("noRunningTurn".into()) }
-            }
+        let text = plain_text(&steer.parts);
+        self.tell_running(steer, |desk| desk.redirect(&text)).unwrap_or_else(prompt_required)
+    }
+
+    /// Tells the running turn; `None` when none runs that could still listen.
+    fn tell_running(&self, steer: &Steer, tell: impl FnOnce(&Desk) -> Hearing) -> Option<SteeringResult> {
+        let Phase::Running(running) = &self.phase else { return None };
+        if let Some(reason) = refusal(running, steer) {
+            return Some(failed(reason));
+        }
+        match tell(&running.desk) {
+            Hearing::Taken => Some(outcome(SteeringOutcome::Injected)),
+            Hearing::Blank => Some(failed("emptyPrompt")),
+            Hearing::TooLate => None,
         }
     }
+}
+
+fn prompt_required() -> SteeringResult {
+    SteeringResult { outcome: SteeringOutcome::PromptRequired, reason: Some("noRunningTurn".into()) }
 }
 
 fn outcome(outcome: SteeringOutcome) -> SteeringResult {

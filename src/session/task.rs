@@ -264,11 +264,16 @@ impl Task {
     }
 
     pub(super) fn enqueue(&mut self, prompt: Prompt) {
-        if self.waiting.len() >= MAX_WAITING {
-            drop(prompt.reply.send(Err(SessionError::Overloaded)));
-        } else {
+        if self.has_room() {
             self.waiting.push_back(prompt);
+        } else {
+            drop(prompt.reply.send(Err(SessionError::Overloaded)));
         }
+    }
+
+    /// Whether one more prompt may wait.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() < MAX_WAITING
     }
 
     /// Starts the next turn when nothing is in its way.

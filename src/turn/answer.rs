@@ -116,7 +116,6 @@ impl AnswerPolicy {
         let is_housekeeping = reply.tool_calls.iter().all(|call| HOUSEKEEPING_TOOLS.contains(&call.name.as_str()));
         self.housekeeping_text = (is_housekeeping && !reply.text.trim().is_empty()).then(|| reply.text.clone());
         self.was_nudged = false;
-        self.pieces.clear();
     }
 
     fn reissue(&mut self, output_limit: Option<u64>) -> NextMove {
@@ -172,6 +171,26 @@ impl AnswerPolicy {
         NextMove::Again(Retake { scaffold, silences: self.empty_retries, ..Retake::default() })
     }
 
+    /// True while the pieces of an answer wait for its end.
+    pub(super) fn is_continuing(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    /// The request was corrected: pieces of an answer to what it was before are worth nothing.
+    pub(super) fn forget_pieces(&mut self) {
+        self.pieces.clear();
+    }
+
+    /// The answer that is being continued, as far as it came. A paused one stays: its provider wants it back as it
+    /// was.
+    pub(super) fn take_cut_answer(&mut self) -> Option<AssistantMessage> {
+        if self.pieces.iter().any(|piece| piece.finish != FinishReason::Length) {
+            return None;
+        }
+        let last = self.pieces.pop()?;
+        Some(self.joined(last))
+    }
+
     /// Another model is asked: what this one did not say does not count against it.
     pub(super) fn forget_silence(&mut self) {
         (self.empty_retries, self.thinking_retries, self.was_nudged) = (0, 0, false);
@@ -181,16 +200,12 @@ impl AnswerPolicy {
         self.pieces.iter().map(|piece| piece.text.as_str()).collect()
     }
 
-    /// The whole answer: the pieces before and this last one.
-    fn joined(&mut self, last: AssistantMessage) -> AssistantMessage {
-        if self.pieces.is_empty() {
-            return last;
-        }
-        let pieces = std::mem::take(&mut self.pieces);
-        let mut whole = AssistantMessage { finish: last.finish, ..AssistantMessage::default() };
-        for piece in pieces.into_iter().chain([last]) {
-            whole.text.push_str(&piece.text);
-            whole.reasoning.push_str(&piece.reasoning);
+    /// The whole answer: the pieces before and this last one, whose calls and items it keeps.
+    pub(super) fn joined(&mut self, last: AssistantMessage) -> AssistantMessage {
+        let mut whole = last;
+        for piece in std::mem::take(&mut self.pieces).into_iter().rev() {
+            whole.text.insert_str(0, &piece.text);
+            whole.reasoning.insert_str(0, &piece.reasoning);
         }
         whole
     }

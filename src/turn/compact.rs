@@ -11,6 +11,7 @@ use crate::provider::auxiliary::SideTask;
 use crate::provider::recovery::{Action, Recovery};
 use crate::provider::{ProviderError, pricing};
 
+use super::answer::Retake;
 use super::context::TurnContext;
 use super::event::{CompactionState, Severity, TurnEvent};
 use super::payload;
@@ -138,7 +139,7 @@ impl<Io: TurnIo> Turn<'_, Io> {
         self.history = done.history;
         self.request_index = self.history.iter().rposition(Message::is_request).unwrap_or_default();
         // What the user said meanwhile goes out with the next request.
-        self.place_words().await?;
+        self.place_words(&mut Retake::default()).await?;
         Ok(Room::Made)
     }
 }

@@ -6,7 +6,7 @@ use crate::hook::HookPoint;
 use crate::message::{AssistantMessage, Message};
 
 use super::answer::Retake;
-use super::event::TurnEvent;
+use super::event::{Severity, TurnEvent};
 use super::exit::{ExitReason, TurnReport, TurnStatus};
 use super::payload;
 use super::port::{Record, RecordError, TurnIo};
@@ -18,6 +18,12 @@ const SUMMARY_REQUEST: &str = "[The budget of this turn is spent, so no tool can
 const SUMMARY_FALLBACK: &str = "The turn's budget is spent and the model gave no closing answer. What the tools did \
      so far stands above.";
 
+/// Summaries without a word before the fixed text stands in their place.
+const MAX_EMPTY_SUMMARIES: u32 = 2;
+
+/// Characters of words that came too late, as they are shown again.
+const MAX_UNREAD_CHARS: usize = 300;
+
 /// Paths named in the footer about failed edits.
 const MAX_FOOTER_PATHS: usize = 10;
 
@@ -25,14 +31,21 @@ impl<Io: TurnIo> Turn<'_, Io> {
     /// The last word of a turn whose budget is spent: one call without tools, once more when it is
     /// empty, then a fixed text.
     pub(super) async fn summarise(&mut self, exit: ExitReason) -> Result<ExitReason, RecordError> {
-        for _ in 0..2 {
+        let mut empty_answers = 0;
+        while empty_answers < MAX_EMPTY_SUMMARIES {
+            let mut retake = Retake::default();
+            if let Some(exit) = self.apply_redirect(&mut retake).await? {
+                return Ok(exit);
+            }
+            self.place_words(&mut retake).await?;
             let retake = Retake { scaffold: vec![Message::user(SUMMARY_REQUEST)], ..Retake::default() };
             match self.call(retake, Offered::None).await? {
                 CallEnd::Reply(reply) if !reply.message.text.trim().is_empty() => {
                     self.answer = Some(AssistantMessage { tool_calls: Vec::new(), native: None, ..reply.message });
                     return Ok(exit);
                 }
-                CallEnd::Reply(_) | CallEnd::Redirected => {}
+                CallEnd::Reply(_) => empty_answers += 1,
+                CallEnd::Redirected => {}
                 CallEnd::Cancelled => return Ok(ExitReason::InterruptedDuringApiCall),
                 CallEnd::Failed(error)
                 | CallEnd::TooLong(error)
@@ -55,9 +68,12 @@ impl<Io: TurnIo> Turn<'_, Io> {
 
     /// The one way out: what is stored, said and reported is the same for every exit.
     pub(super) async fn finish(mut self, exit: ExitReason) -> TurnEnd {
+        // Whatever is said from here on cannot reach the model in this turn.
+        let unread = self.scope.io.close_words();
         self.transform_answer().await;
         self.say_footer(exit).await;
-        let report = self.report(exit);
+        self.tell_unread(exit, unread.as_deref()).await;
+        let report = self.report(exit, unread);
         let mut records = Vec::new();
         // A refusal without a word leaves nothing that a provider would take back.
         if let Some(message) = self.answer.take().filter(|message| !message.text.trim().is_empty()) {
@@ -80,7 +96,7 @@ impl<Io: TurnIo> Turn<'_, Io> {
         TurnEnd { history: self.history, report }
     }
 
-    fn report(&mut self, exit: ExitReason) -> TurnReport {
+    fn report(&mut self, exit: ExitReason, pending_steer: Option<String>) -> TurnReport {
         let answer = self.answer.as_ref();
         TurnReport {
             turn_id: self.scope.context.turn_id.to_string(),
@@ -93,7 +109,7 @@ impl<Io: TurnIo> Turn<'_, Io> {
             answer: answer.map(|answer| answer.text.clone()),
             error: self.error.take(),
             detail: self.detail.take(),
-            pending_steer: self.scope.io.take_steer(),
+            pending_steer,
         }
     }
 
@@ -116,6 +132,14 @@ impl<Io: TurnIo> Turn<'_, Io> {
         if let Some(explanation) = exit.explanation() {
             self.say(&format!("\n\n{explanation}")).await;
         }
+    }
+
+    /// Words that the model has not read are worth nothing unless the user knows.
+    async fn tell_unread(&self, exit: ExitReason, unread: Option<&str>) {
+        let Some(unread) = unread.filter(|_| exit.status() != TurnStatus::Interrupted) else { return };
+        let words: String = unread.chars().take(MAX_UNREAD_CHARS).collect();
+        let text = format!("This came too late for the turn, so the model has not read it: {words}");
+        self.scope.io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
     }
 
     /// Files whose newest edit failed.

@@ -30,6 +30,10 @@ pub trait TurnIo: Sync {
     /// Puts a steer back that could not be placed yet, before any newer one.
     fn return_steer(&self, text: String);
 
+    /// Takes all that the user still wants told, corrections among it, and lets nothing more in: the turn has
+    /// spoken its last word.
+    fn close_words(&self) -> Option<String>;
+
     /// Takes the user's correction of the request, if any.
     fn take_redirect(&self) -> Option<String>;
 

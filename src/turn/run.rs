@@ -102,6 +102,8 @@ pub(super) struct Turn<'a, Io> {
     /// US dollars, as long as every call's price was known.
     pub(super) cost_usd: Option<f64>,
     has_left_refusal: bool,
+    /// Answers that were shown since the newest stored one and are not kept.
+    abandoned: u32,
     pub(super) finish: FinishReason,
     pub(super) answer: Option<AssistantMessage>,
     pub(super) error: Option<ProviderError>,
@@ -131,6 +133,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
             unrecorded: Vec::new(),
             cost_usd: Some(0.0),
             has_left_refusal: false,
+            abandoned: 0,
             finish: FinishReason::Stop,
             answer: None,
             error: None,
@@ -142,7 +145,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         self.begin().await;
         let mut retake = Retake::default();
         loop {
-            if let Some(exit) = self.apply_redirect().await? {
+            if let Some(exit) = self.apply_redirect(&mut retake).await? {
                 return Ok(exit);
             }
             if let Some(exit) = self.must_stop() {
@@ -151,7 +154,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
             if let Some(exit) = self.spend() {
                 return self.summarise(exit).await;
             }
-            self.place_words().await?;
+            self.place_words(&mut retake).await?;
             let reply = match self.call(std::mem::take(&mut retake), Offered::All).await? {
                 CallEnd::Reply(reply) => reply,
                 CallEnd::Cancelled => return Ok(ExitReason::InterruptedDuringApiCall),
@@ -176,19 +179,31 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
                         return Ok(exit);
                     }
                 }
-                NextMove::Finish(_, ExitReason::Refused) if self.leave_refusal().await => self.budget.refund(),
-                NextMove::Fail(ExitReason::EmptyResponseExhausted) if self.leave_silence().await => {}
-                NextMove::Finish(message, exit) => {
-                    self.steps += 1;
-                    match self.send_back(&message).await? {
-                        Some(again) => retake = again,
-                        None => {
-                            self.answer = Some(*message);
-                            return Ok(exit);
-                        }
-                    }
+                NextMove::Finish(message, ExitReason::Refused) if self.leave_refusal().await => {
+                    self.abandon(&message);
+                    self.budget.refund();
                 }
+                NextMove::Fail(ExitReason::EmptyResponseExhausted) if self.leave_silence().await => {}
+                NextMove::Finish(message, exit) => match self.send_back(&message).await? {
+                    Some(again) => {
+                        self.steps += 1;
+                        retake = again;
+                    }
+                    // Corrected while hooks looked at it: it answers another request.
+                    None if self.is_corrected() => {
+                        self.abandon(&message);
+                        self.budget.refund();
+                    }
+                    None => {
+                        self.steps += 1;
+                        self.answer = Some(*message);
+                        return Ok(exit);
+                    }
+                },
                 NextMove::Again(again) => {
+                    if !self.policy.is_continuing() {
+                        self.abandon(&reply.message);
+                    }
                     if again.is_refunded {
                         self.budget.refund();
                     } else {
@@ -271,11 +286,13 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
                 Offered::None => &[],
             },
             output_cap: retake.output_cap,
-            message_id: self.message_id(),
+            answer_id: self.answer_id(),
+            shown_before: self.abandoned,
             requests_before: self.api_calls,
         };
-        let (end, requests) = step::call_model(&self.scope, call).await;
-        self.api_calls += requests;
+        let (end, sent) = step::call_model(&self.scope, call).await;
+        self.api_calls += sent.requests;
+        self.abandoned = sent.shown;
         if let CallEnd::Reply(reply) = &end {
             self.count(reply).await;
         }
@@ -308,7 +325,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
     }
 
     async fn run_tools(&mut self, reply: ModelReply) -> Result<Option<ExitReason>, RecordError> {
-        let mut message = reply.message;
+        let mut message = self.policy.joined(reply.message);
         calls::repair(&mut message, &self.scope.context.tools, &mut self.used_call_ids);
         let batch = Batch::prepare(&self.scope, &message.tool_calls).await;
         let is_all_unknown = batch.is_all_unknown(&self.scope);
@@ -316,7 +333,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         records.append(&mut self.unrecorded);
         records.extend(batch.records());
         self.scope.io.record(records).await?;
-        self.stored_answers += 1;
+        self.note_stored();
         self.steps += 1;
         self.steps_with_tools += 1;
         self.history.push(Message::Assistant(message.clone()));
@@ -368,27 +385,44 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         true
     }
 
-    async fn apply_redirect(&mut self) -> Result<Option<ExitReason>, RecordError> {
+    /// Whether a correction waits.
+    fn is_corrected(&self) -> bool {
+        self.scope.io.redirected().now_or_never().is_some()
+    }
+
+    /// Corrects the request where the user wishes so. What was to be asked again was about the request as it was.
+    pub(super) async fn apply_redirect(&mut self, retake: &mut Retake) -> Result<Option<ExitReason>, RecordError> {
         let Some(text) = self.scope.io.take_redirect() else { return Ok(None) };
         if self.redirects >= MAX_REDIRECTS {
+            self.scope.io.return_steer(text);
             return Ok(Some(ExitReason::RedirectLimitExceeded));
         }
         self.redirects += 1;
+        *retake = Retake::default();
+        self.policy.forget_pieces();
         let mut records = Vec::new();
         records.extend(steer::correct_request(&mut self.history, &text).map(Record::Amended));
-        // The words must also be the newest ones the model reads, when tools have run since.
-        records
-            .extend(steer::append_to_newest_result(&mut self.history, &steer::steer_text(&text)).map(Record::Amended));
+        // The words must also be the newest ones the model reads, when something has been said or done since.
+        if matches!(self.history.last(), Some(Message::Assistant(_))) {
+            let words = Message::user(format!("{} {text}", steer::CORRECTION_LABEL));
+            self.history.push(words.clone());
+            records.push(Record::Message(words));
+        } else {
+            let amended = steer::append_to_newest_result(&mut self.history, &steer::steer_text(&text));
+            records.extend(amended.map(Record::Amended));
+        }
         self.scope.io.record(records).await?;
         Ok(None)
     }
 
     /// Places what the user or the clock has to say, now that the newest result is known.
-    pub(super) async fn place_words(&mut self) -> Result<(), RecordError> {
+    pub(super) async fn place_words(&mut self, retake: &mut Retake) -> Result<(), RecordError> {
         if let Some(text) = self.scope.io.take_steer() {
-            match steer::append_to_newest_result(&mut self.history, &steer::steer_text(&text)) {
-                Some(amended) => self.scope.io.record(vec![Record::Amended(amended)]).await?,
-                None => self.scope.io.return_steer(text),
+            let records = self.place_steer(&text, retake);
+            if records.is_empty() {
+                self.scope.io.return_steer(text);
+            } else {
+                self.scope.io.record(records).await?;
             }
         }
         if self.run_budget.is_wrap_up_due() {
@@ -401,8 +435,40 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         Ok(())
     }
 
-    /// Under which the next answer is shown; a replay gives it the same id.
-    pub(super) fn message_id(&self) -> Arc<str> {
+    /// Puts a steer where the model reads it next; gives what to store, nothing where there is no place yet.
+    fn place_steer(&mut self, text: &str, retake: &mut Retake) -> Vec<Record> {
+        if let Some(amended) = steer::append_to_newest_result(&mut self.history, &steer::steer_text(text)) {
+            return vec![Record::Amended(amended)];
+        }
+        let Some(cut) = self.policy.take_cut_answer() else { return Vec::new() };
+        // The words follow what was said so far: it is kept as far as it came, and they are asked with it.
+        retake.scaffold.clear();
+        self.note_stored();
+        let said = [Message::Assistant(cut), Message::user(text)];
+        self.history.extend_from_slice(&said);
+        said.map(Record::Message).into()
+    }
+
+    /// An answer was stored: the next one is another message to the client.
+    pub(super) fn note_stored(&mut self) {
+        self.stored_answers += 1;
+        self.abandoned = 0;
+    }
+
+    /// An answer that was shown is not kept: the next one is another message to the client.
+    fn abandon(&mut self, message: &AssistantMessage) {
+        if !message.text.is_empty() || !message.reasoning.is_empty() {
+            self.abandoned += 1;
+        }
+    }
+
+    /// Under which the next answer is stored; a replay shows it under this id.
+    fn answer_id(&self) -> Arc<str> {
         format!("{}.{}", self.scope.context.turn_id, self.stored_answers).into()
+    }
+
+    /// Under which the next words are shown.
+    pub(super) fn message_id(&self) -> Arc<str> {
+        step::shown_id(&self.answer_id(), self.abandoned)
     }
 }

@@ -35,8 +35,10 @@ pub(super) struct Call<'a> {
     pub(super) silences: u32,
     pub(super) tools: &'a [Arc<ToolSpec>],
     pub(super) output_cap: Option<u64>,
-    /// Under which the answer is shown.
-    pub(super) message_id: Arc<str>,
+    /// Under which the answer is stored.
+    pub(super) answer_id: Arc<str>,
+    /// Answers in its place that were shown before and are not kept.
+    pub(super) shown_before: u32,
     /// Requests of the turn so far.
     pub(super) requests_before: u32,
 }
@@ -60,9 +62,20 @@ pub(super) enum CallEnd {
     Exhausted(ProviderError),
 }
 
-/// Calls the model until it answers or nothing is left to try. The second value counts the requests sent.
-pub(super) async fn call_model<Io: TurnIo>(scope: &Scope<'_, Io>, call: Call<'_>) -> (CallEnd, u32) {
-    let mut attempts = Attempts { scope, call, recovery: Recovery::new(), requests: 0, shown: 0 };
+/// What a call has sent and shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// Requests of this call.
+    pub(super) requests: u32,
+    /// Answers that were shown and are not kept, those before this call among them.
+    pub(super) shown: u32,
+}
+
+/// Calls the model until it answers or nothing is left to try.
+pub(super) async fn call_model<Io: TurnIo>(scope: &Scope<'_, Io>, call: Call<'_>) -> (CallEnd, Sent) {
+    let shown = call.shown_before;
+    let mut attempts =
+        Attempts { scope, call, recovery: Recovery::new(), requests: 0, shown, visible: Visible::Nothing };
     let end = tokio::select! {
         biased;
         () = scope.cancel.cancelled() => CallEnd::Cancelled,
@@ -70,7 +83,19 @@ pub(super) async fn call_model<Io: TurnIo>(scope: &Scope<'_, Io>, call: Call<'_>
         end = attempts.run() => end,
         never = learn(scope) => match never {},
     };
-    (end, attempts.requests)
+    let is_kept = matches!(end, CallEnd::Reply(_));
+    if !is_kept {
+        attempts.abandon();
+    }
+    (end, Sent { requests: attempts.requests, shown: attempts.shown })
+}
+
+/// The id of an answer that begins again after `abandoned` others: another message to the client.
+pub(super) fn shown_id(answer_id: &Arc<str>, abandoned: u32) -> Arc<str> {
+    match abandoned {
+        0 => Arc::clone(answer_id),
+        count => format!("{answer_id}.retry{count}").into(),
+    }
 }
 
 /// Learns about the model while it is called; ends never, so that only the call decides.
@@ -84,8 +109,10 @@ struct Attempts<'a, Io> {
     call: Call<'a>,
     recovery: Recovery,
     requests: u32,
-    /// Attempts that had shown something before they failed.
+    /// Answers that were shown and are not kept.
     shown: u32,
+    /// Whether the attempt under way has shown something.
+    visible: Visible,
 }
 
 impl<Io: TurnIo> Attempts<'_, Io> {
@@ -96,10 +123,9 @@ impl<Io: TurnIo> Attempts<'_, Io> {
         loop {
             let endpoint = self.scope.context.chain.current();
             self.requests += 1;
-            let mut visible = Visible::Nothing;
             let number = self.call.requests_before + self.requests;
             let hooks = &self.scope.context.hooks;
-            let mut error = match self.attempt(&endpoint, number, &mut visible).await {
+            let mut error = match self.attempt(&endpoint, number).await {
                 Ok(reply) => {
                     hooks.observe(HookPoint::PostApiRequest, || payload::reply(&endpoint, number, &reply)).await;
                     return CallEnd::Reply(reply);
@@ -108,9 +134,7 @@ impl<Io: TurnIo> Attempts<'_, Io> {
             };
             self.reclassify(&endpoint, number, &mut error).await;
             tracing::debug!(%error, kind = error.kind.as_str(), "a model call failed");
-            if visible == Visible::Something {
-                self.shown += 1;
-            }
+            let visible = self.abandon();
             if self.sees_for_it(&error) {
                 return CallEnd::Blind(error);
             }
@@ -125,6 +149,15 @@ impl<Io: TurnIo> Attempts<'_, Io> {
                 }
             }
         }
+    }
+
+    /// Whatever the attempt has shown is not kept. Says whether that was something.
+    fn abandon(&mut self) -> Visible {
+        let visible = std::mem::replace(&mut self.visible, Visible::Nothing);
+        if visible == Visible::Something {
+            self.shown += 1;
+        }
+        visible
     }
 
     /// True once when the model does not take a picture and another model is there to describe it.
@@ -165,12 +198,7 @@ impl<Io: TurnIo> Attempts<'_, Io> {
         normalize(&messages, target)
     }
 
-    async fn attempt(
-        &self,
-        endpoint: &Endpoint,
-        number: u32,
-        visible: &mut Visible,
-    ) -> Result<ModelReply, ProviderError> {
+    async fn attempt(&mut self, endpoint: &Endpoint, number: u32) -> Result<ModelReply, ProviderError> {
         let messages = self.messages(endpoint);
         let hooks = &self.scope.context.hooks;
         let (count, tools) = (messages.len(), self.call.tools.len());
@@ -183,12 +211,12 @@ impl<Io: TurnIo> Attempts<'_, Io> {
             session_id: &self.scope.context.session_id,
         };
         let mut stream = endpoint.open(&self.scope.context.http, &request).await?;
-        let message_id = self.message_id();
+        let message_id = shown_id(&self.call.answer_id, self.shown);
         let mut events = Vec::new();
         loop {
             let done = stream.next(&mut events).await;
             for event in events.drain(..) {
-                *visible = Visible::Something;
+                self.visible = Visible::Something;
                 self.emit(&message_id, event).await;
             }
             if let Some(reply) = done? {
@@ -206,14 +234,6 @@ impl<Io: TurnIo> Attempts<'_, Io> {
         let text = format!("{} sent {pieces} pieces that are no JSON; they were passed over.", endpoint.id());
         tracing::warn!(provider = endpoint.provider, pieces, "pieces of an answer are no JSON and were passed over");
         self.scope.io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
-    }
-
-    /// An answer that begins again is another message to the client.
-    fn message_id(&self) -> Arc<str> {
-        match self.shown {
-            0 => Arc::clone(&self.call.message_id),
-            count => format!("{}.retry{count}", self.call.message_id).into(),
-        }
     }
 
     async fn emit(&self, message_id: &Arc<str>, event: ModelEvent) {

@@ -45,7 +45,7 @@ impl<Io: TurnIo> Turn<'_, Io> {
         let mut records = vec![Record::Message(Message::Assistant(message.clone()))];
         records.append(&mut self.unrecorded);
         self.scope.io.record(records).await?;
-        self.stored_answers += 1;
+        self.note_stored();
         self.history.push(Message::Assistant(message.clone()));
         Ok(Some(Retake { scaffold: vec![Message::user(nudge)], ..Retake::default() }))
     }

@@ -31,6 +31,8 @@ mod runtime;
 #[cfg(test)]
 mod secrets;
 #[cfg(test)]
+mod steering;
+#[cfg(test)]
 mod store;
 #[cfg(test)]
 mod support;
