@@ -105,7 +105,8 @@ const STEERING_FOLDERS: [(&str, &str); 6] = [
     (
         "an agent",
         ".cursor .claude .codex .gemini .windsurf .continue .agents .opencode .kiro .roo .cline .amazonq \
-            .junie .goose .hermes",
+            .junie .goose .hermes .qwen .trae .augment .openhands .factory .warp .crush .pi .lingma .aider .codeium \
+            .tabnine .rovodev .vibe .kilocode .plandex .void .github-copilot .copilot",
     ),
     ("the build server or an agent", ".github"),
     ("the build server", ".gitlab .circleci .buildkite"),
@@ -113,12 +114,13 @@ const STEERING_FOLDERS: [(&str, &str); 6] = [
     ("the build tool", ".cargo"),
 ];
 
-const STEERING_FILES: [(&str, &str); 9] = [
+const STEERING_FILES: [(&str, &str); 10] = [
     (
         "an agent",
         "agents.md agent.md agents.override.md claude.md claude.local.md gemini.md codex.md qwen.md \
             .cursorrules .windsurfrules .clinerules .rules .roorules .goosehints .hermes.md skill.md \
-            copilot-instructions.md .mcp.json mcp.json .aider.conf.yml opencode.json opencode.jsonc",
+            copilot-instructions.md .mcp.json mcp.json .aider.conf.yml opencode.json opencode.jsonc warp.md crush.md \
+            crush.json .crush.json replit.md .replit",
     ),
     (
         "the build server",
@@ -128,14 +130,15 @@ const STEERING_FILES: [(&str, &str); 9] = [
     ("git hooks", ".pre-commit-config.yaml lefthook.yml .lefthook.yml"),
     ("git", ".gitmodules .gitattributes .gitconfig"),
     ("a search tool", ".ripgreprc"),
-    ("a package manager", ".npmrc .yarnrc .yarnrc.yml"),
+    ("a package manager", ".npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pnpmfile.mjs .bazelrc"),
     (
         "the shell",
         ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile \
             .zlogin .zlogout config.fish .inputrc .mise.toml mise.toml",
     ),
     ("the editor", ".vimrc .exrc .nvimrc .nvim.lua .emacs .dir-locals.el"),
-    ("the terminal", ".tmux.conf"),
+    ("the terminal", ".tmux.conf .screenrc"),
+    ("the debugger", ".gdbinit .lldbinit"),
 ];
 
 /// What a file steers, if it steers something.
