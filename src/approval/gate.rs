@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use crate::config::{Mode, RuleConfig, RuleEffect};
-use crate::sandbox::{self, SandboxPolicy};
-use crate::tool::{Access, CallPlan};
+use crate::sandbox::{self, SandboxPolicy, UNAVAILABLE};
+use crate::tool::{Access, CallPlan, GitCare};
 
 use super::case::Case;
 use super::digest::{Digest, Subject};
@@ -121,12 +121,17 @@ impl Gate {
         // What runs without a question because it only reads is held to that.
         let only_reads = mode != Mode::FullAccess && is_command && findings.change.is_none();
         let verdict = self.verdict(&case, mode, hook, findings);
+        let git = match mode {
+            Mode::FullAccess => GitCare::AsConfigured,
+            _ if leans_on_sandbox => GitCare::Wary,
+            _ => GitCare::Quiet,
+        };
         let sandbox = match (&self.sandbox, &verdict) {
             (SandboxState::On(policy), Verdict::Allow { .. }) if leans_on_sandbox => Some(Arc::clone(policy)),
             (_, Verdict::Allow { .. }) if only_reads && !sandbox::has_failed() => self.reading.clone(),
             _ => None,
         };
-        Judgement { verdict, digest, sandbox }
+        Judgement { verdict, digest, sandbox, git }
     }
 
     /// The digest of a call as things stand now. An approval holds only while it stays the same.
@@ -174,12 +179,6 @@ impl Gate {
     #[must_use]
     pub fn relies_on_sandbox(&self) -> bool {
         self.mode() == Mode::Auto
-    }
-
-    /// True when the mode asks about nothing, so that what passes unasked was not judged harmless.
-    #[must_use]
-    pub fn asks_nothing(&self) -> bool {
-        self.mode() == Mode::FullAccess
     }
 
     /// Changes the mode. Only the client may ask for this.
@@ -294,13 +293,9 @@ impl Gate {
                 Passage::Asked => {
                     has_always |= need.kind == NeedKind::Always;
                     reasons.push(need.reason.clone());
-                    if let (Mode::Auto, true, SandboxState::Unavailable { why, .. }) =
-                        (mode, is_containable(need.kind), &self.sandbox)
-                    {
-                        reasons.push(display::escape(&format!("the sandbox is unavailable: {why}")));
-                    }
                 }
                 Passage::Shut => return block(&need.reason),
+                Passage::Unheld(why) => return block(&unheld(why)),
             }
         }
         if reasons.is_empty() {
@@ -312,27 +307,36 @@ impl Gate {
         Verdict::Ask(Question { reasons: bounded(reasons), subject: subject(case), remember })
     }
 
-    fn passes(&self, mode: Mode, kind: NeedKind) -> Passage {
-        let is_contained = mode == Mode::Auto && matches!(self.sandbox, SandboxState::On(_)) && !sandbox::has_failed();
+    fn passes(&self, mode: Mode, kind: NeedKind) -> Passage<'_> {
         match (mode, kind) {
             (Mode::FullAccess, _) => Passage::Open,
             (Mode::Auto, NeedKind::LinkedEdit) => Passage::Shut,
             (Mode::Auto | Mode::AcceptEdits, NeedKind::WorkspaceEdit) => Passage::Open,
-            (_, kind) if is_contained && is_containable(kind) => Passage::Open,
+            (Mode::Auto, NeedKind::Command | NeedKind::CommandRead) => match &self.sandbox {
+                SandboxState::On(_) if sandbox::has_failed() => Passage::Unheld("the kernel refused it"),
+                SandboxState::On(_) => Passage::Open,
+                SandboxState::Unavailable { why, .. } => Passage::Unheld(why),
+                SandboxState::Off => Passage::Asked,
+            },
             _ => Passage::Asked,
         }
     }
 }
 
-/// True for what the sandbox holds in check.
-fn is_containable(kind: NeedKind) -> bool {
-    matches!(kind, NeedKind::Command | NeedKind::CommandRead)
-}
-
-enum Passage {
+enum Passage<'a> {
     Open,
     Asked,
     Shut,
+    /// The mode lets it pass in the sandbox only, and there is none.
+    Unheld(&'a str),
+}
+
+/// What the model and the user are told of a command that only the sandbox could let pass.
+fn unheld(why: &str) -> String {
+    format!(
+        "{UNAVAILABLE}: {why}. `turnd doctor` tells what this machine has; the mode ask asks for each command, and so \
+         does auto with sandbox.mode = \"off\""
+    )
 }
 
 fn block(reason: &str) -> Verdict {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::config::RuleConfig;
 use crate::sandbox::SandboxPolicy;
+use crate::tool::GitCare;
 
 use super::digest::Digest;
 use super::display;
@@ -17,6 +18,8 @@ pub struct Judgement {
     pub digest: Digest,
     /// What an allowed command must run behind, when it is allowed because of that.
     pub sandbox: Option<Arc<SandboxPolicy>>,
+    /// How git behaves in an allowed command.
+    pub git: GitCare,
 }
 
 /// What may happen with a call.

@@ -412,9 +412,11 @@ pub struct RunContext {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GitCare {
     /// As the user and the repository configured it.
-    #[default]
     AsConfigured,
-    /// Without hooks, monitor and pager: nobody was asked about the command.
+    /// Without what runs behind commands that only look: monitor, pager, hooks of the index, nested repositories.
+    #[default]
+    Wary,
+    /// Without any hook besides: nobody was asked about the command.
     Quiet,
 }
 

@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use crate::approval::{HookVerdict, Question, Scope as GrantScope, Verdict};
 use crate::hook::{HookPoint, ToolDecision};
-use crate::tool::GitCare;
 
 use super::batch::{BatchRun, NOT_RUN_CANCELLED, Slot, SlotState, prepare_tool};
 use super::payload::{self, CallStatus};
@@ -73,9 +72,7 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
         match judgement.verdict {
             Verdict::Allow { .. } => {
                 slot.sandbox = judgement.sandbox;
-                if slot.sandbox.is_none() && !gate.asks_nothing() {
-                    slot.git = GitCare::Quiet;
-                }
+                slot.git = judgement.git;
                 Ok(None)
             }
             Verdict::Block { reason } => Ok(Some(Refusal::blocked(&reason))),

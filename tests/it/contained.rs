@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use turnd::sandbox::Facts;
+use turnd::script::agent::Agent;
 
 use crate::support::lab::{Lab, WAIT, from_agent, prompt, turnd};
 
@@ -95,6 +96,26 @@ async fn only_standard_descriptors_reach_a_command() {
 }
 
 #[tokio::test]
+async fn what_the_client_left_open_reaches_no_command_hook_or_server() {
+    let list = "ls /proc/self/fd | tr '\\n' ' '";
+    let call = json!({"name": "terminal", "arguments": {"command": format!("{list} > of-command")}});
+    let hook = json!({"on": "pre_llm_call", "command": ["sh", "-c", format!("{list} > of-hook; echo '{{}}'")]});
+    let server = json!({"command": "sh", "args": ["-c", format!("{list} > of-server; exec sleep 30")]});
+    let config = json!({"mode": "full_access", "hooks": [hook], "mcp_servers": {"s": server}});
+    let lab = Lab::new(json!([{"tool_calls": [call]}, {"text": "done"}]), config).await;
+    let open = "for fd in 3 7 9 50 99; do eval \"exec $fd</dev/null\"; done";
+    let start = format!("{open}; exec {}", env!("CARGO_BIN_EXE_turnd"));
+    let mut client = lab.start(&Agent::Program(vec!["/bin/bash".into(), "-c".into(), start])).await;
+    let session = lab.session(&mut client).await;
+    client.request(json!("turn"), "session/prompt", prompt(&session, "go"), WAIT).await.unwrap();
+    for list in ["of-command", "of-hook", "of-server"] {
+        let seen = std::fs::read_to_string(lab.stage.workspace().join(list)).unwrap();
+        // The fourth is the listing's own.
+        assert_eq!(seen.trim(), "0 1 2 3", "{list}");
+    }
+}
+
+#[tokio::test]
 async fn a_sandbox_that_only_reads_lets_nothing_be_written() {
     let config = json!({"sandbox": {"mode": "read_only", "writable": ["", "."]}});
     let command = "x=y; echo $x > made; test -e made || echo refused";
@@ -104,7 +125,8 @@ async fn a_sandbox_that_only_reads_lets_nothing_be_written() {
 
 #[tokio::test]
 async fn an_empty_list_in_place_of_a_switch_opens_nothing() {
-    for network in [json!([]), json!([""]), json!("")] {
+    let forms = [json!([]), json!([""]), json!(""), json!(0), json!({"allow": []}), json!({"allow": [""]}), json!({})];
+    for network in forms {
         let lab = Lab::new(json!([]), json!({"mode": "auto", "sandbox": {"network": network}})).await;
         let mut client = lab.start(&turnd()).await;
         let params = json!({"cwd": lab.stage.workspace(), "mcpServers": []});
@@ -114,29 +136,69 @@ async fn an_empty_list_in_place_of_a_switch_opens_nothing() {
 }
 
 #[tokio::test]
-async fn a_program_that_commands_could_replace_contains_nothing_and_asks() {
+async fn a_program_that_commands_could_replace_contains_nothing_and_runs_nothing() {
     let folder = std::path::Path::new(env!("CARGO_BIN_EXE_turnd")).parent().unwrap().to_path_buf();
-    let lab = Lab::new(
-        json!([{"tool_calls": [{"name": "terminal", "arguments": {"command": "touch made"}}]}, {"text": "done"}]),
-        json!({"mode": "auto", "sandbox": {"writable": [folder]}}),
-    )
-    .await;
-    let mut client = lab.start(&turnd()).await;
-    let session = lab.session(&mut client).await;
-    client.send(&json!({"id": "turn", "method": "session/prompt", "params": prompt(&session, "go")})).await.unwrap();
-    let mut from = 0;
-    let question = loop {
-        let index = client.next_from(from, Instant::now() + WAIT).await.unwrap();
-        from = index + 1;
-        let message = client.entries()[index].message.clone();
-        assert_ne!(message["id"], "turn", "it ran without a question: {message}");
-        if message["method"] == "session/request_permission" {
-            break message;
+    let config = json!({"sandbox": {"writable": [folder]}});
+    let Some(outcome) = run(config, "touch made", |_| {}).await else { return };
+    assert!(outcome.result.contains("which commands may change"), "{}", outcome.result);
+    assert!(outcome.questions == 0 && !outcome.lab.stage.workspace().join("made").exists());
+}
+
+/// A thread, and so all that it starts, to which the kernel says that it has no Landlock.
+fn without_landlock(work: impl FnOnce() + Send + 'static) {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+    // `landlock_create_ruleset`, `landlock_add_rule` and `landlock_restrict_self`, the same number everywhere.
+    let calls = [444, 445, 446].map(|number| (number, Vec::new())).into();
+    let missing = SeccompAction::Errno(u32::try_from(rustix::io::Errno::NOSYS.raw_os_error()).unwrap());
+    let architecture = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, missing, architecture).unwrap();
+    let thread = std::thread::spawn(move || {
+        seccompiler::apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
+        work();
+    });
+    thread.join().unwrap();
+}
+
+#[test]
+fn where_nothing_can_be_contained_auto_runs_nothing_and_says_what_to_do() {
+    without_landlock(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let call = json!({"name": "terminal", "arguments": {"command": "touch made"}});
+            let look = json!({"name": "terminal", "arguments": {"command": "ls"}});
+            let lab = Lab::new(json!([{"tool_calls": [call, look]}, {"text": "done"}]), json!({"mode": "auto"})).await;
+            let mut client = lab.start(&turnd()).await;
+            let report = from_agent(&client).find(|entry| entry.is_response()).unwrap().message.clone();
+            assert_eq!(report.pointer("/result/_meta/turnd/sandbox/contains"), Some(&json!(false)), "{report}");
+            let session = lab.session(&mut client).await;
+            let answer = client.request(json!("turn"), "session/prompt", prompt(&session, "go"), WAIT).await.unwrap();
+            assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+            let seen = lab.model.seen();
+            let results: Vec<_> = seen[1].view.messages.iter().filter(|message| message.role == "tool").collect();
+            assert!(results[0].text.starts_with("Blocked: sandbox unavailable"), "{}", results[0].text);
+            assert!(
+                results[0].text.contains("sandbox.mode") && !results[1].text.contains("unavailable"),
+                "{results:?}"
+            );
+            assert!(!lab.stage.workspace().join("made").exists());
+        });
+    });
+}
+
+#[tokio::test]
+async fn a_contained_git_starts_no_monitor_of_the_repository() {
+    let set_up = |lab: &Lab| {
+        let git = lab.stage.workspace().join(".git");
+        for folder in ["objects", "refs"] {
+            std::fs::create_dir_all(git.join(folder)).unwrap();
         }
+        std::fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        let config = "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = \"touch PWN;\"\n";
+        std::fs::write(git.join("config"), config).unwrap();
     };
-    if Facts::here().can_restrict() {
-        assert!(question.to_string().contains("which commands may change"), "{question}");
-    }
+    let Some(outcome) = run(json!({}), "git status", set_up).await else { return };
+    assert!(outcome.result.contains("No commits yet") && outcome.questions == 0, "{}", outcome.result);
+    assert!(!outcome.lab.stage.workspace().join("PWN").exists());
 }
 
 #[tokio::test]

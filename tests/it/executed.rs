@@ -70,7 +70,8 @@ fn executions(trace: &str) -> Vec<Execution> {
     found
 }
 
-fn has_strace() -> bool {
+/// Whether the witness is there.
+pub(crate) fn has_strace() -> bool {
     #[expect(clippy::disallowed_methods, reason = "looks for the witness")]
     let found = std::process::Command::new("strace").arg("-V").output().is_ok();
     assert!(found || std::env::var_os("TURND_REQUIRE_CLIENTS").is_none(), "strace is required but not installed");
@@ -121,9 +122,21 @@ async fn what_was_approved_is_executed_byte_for_byte() {
     let mut expected: BTreeMap<String, String> = lab.stage.environment().into_iter().collect();
     expected.remove("TURND_HOME");
     expected.insert("PATH".into(), std::env::var_os("PATH").unwrap().into_string().unwrap());
-    for (name, value) in
-        [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0"), ("TERM", "dumb"), ("NO_COLOR", "1")]
-    {
+    for (name, value) in [
+        ("PAGER", "cat"),
+        ("TERM", "dumb"),
+        ("NO_COLOR", "1"),
+        ("GIT_PAGER", "cat"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_OPTIONAL_LOCKS", "0"),
+        ("GIT_CONFIG_COUNT", "3"),
+        ("GIT_CONFIG_KEY_0", "core.fsmonitor"),
+        ("GIT_CONFIG_VALUE_0", "false"),
+        ("GIT_CONFIG_KEY_1", "core.pager"),
+        ("GIT_CONFIG_VALUE_1", "cat"),
+        ("GIT_CONFIG_KEY_2", "safe.bareRepository"),
+        ("GIT_CONFIG_VALUE_2", "explicit"),
+    ] {
         expected.insert(name.into(), value.into());
     }
     for mut shell in shells {

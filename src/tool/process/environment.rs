@@ -13,20 +13,13 @@ use crate::vault;
 pub const COMMAND_ENV: &[(&str, &str)] =
     &[("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0"), ("TERM", "dumb"), ("NO_COLOR", "1")];
 
-/// Settings over every repository's own, for git commands that nobody was asked about: they run no hook, no
-/// monitor and no pager, and find no repository that lies inside another one's files.
-const QUIET_GIT: &[(&str, &str)] = &[
-    ("GIT_CONFIG_COUNT", "4"),
-    ("GIT_CONFIG_KEY_0", "core.fsmonitor"),
-    ("GIT_CONFIG_VALUE_0", "false"),
-    ("GIT_CONFIG_KEY_1", "core.hooksPath"),
-    ("GIT_CONFIG_VALUE_1", "/dev/null"),
-    ("GIT_CONFIG_KEY_2", "core.pager"),
-    ("GIT_CONFIG_VALUE_2", "cat"),
-    ("GIT_CONFIG_KEY_3", "safe.bareRepository"),
-    ("GIT_CONFIG_VALUE_3", "explicit"),
-    ("GIT_OPTIONAL_LOCKS", "0"),
-];
+/// Settings over every repository's own. Git starts a monitor behind commands that only look, and takes any folder
+/// that looks like one for a repository; nobody means that by `git status`.
+const WARY_GIT: &[(&str, &str)] =
+    &[("core.fsmonitor", "false"), ("core.pager", "cat"), ("safe.bareRepository", "explicit")];
+
+/// Besides, for commands that nobody was asked about.
+const QUIET_GIT: &[(&str, &str)] = &[("core.hooksPath", "/dev/null")];
 
 /// Begins of git's variables that a command keeps: who commits, and how to reach a server.
 const KEPT_GIT: &[&str] = &["GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_SSL_", "GIT_HTTP_", "GIT_ASKPASS"];
@@ -43,9 +36,18 @@ pub(super) fn guard(command: &mut Command, workspace: &[PathBuf], git: GitCare) 
             command.env_remove(&name);
         }
     }
-    if git == GitCare::Quiet {
-        command.envs(QUIET_GIT.iter().copied());
+    let quiet = match git {
+        GitCare::AsConfigured => return,
+        GitCare::Wary => &[],
+        GitCare::Quiet => QUIET_GIT,
+    };
+    let settings = WARY_GIT.iter().chain(quiet);
+    command.env("GIT_CONFIG_COUNT", settings.clone().count().to_string());
+    for (number, (name, value)) in settings.enumerate() {
+        command.env(format!("GIT_CONFIG_KEY_{number}"), name).env(format!("GIT_CONFIG_VALUE_{number}"), value);
     }
+    // A look that refreshes the index runs a hook.
+    command.env("GIT_OPTIONAL_LOCKS", "0");
 }
 
 /// Variables that make a shell run or mean something else than the text that was approved.
