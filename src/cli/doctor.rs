@@ -76,7 +76,7 @@ fn runtime(config: &Config) -> Option<RuntimeCommand> {
 fn check_runtime(runtime: &RuntimeCommand) -> Check {
     let program = runtime.command.first().map(String::as_str).unwrap_or_default();
     let command = runtime.command.join(" ");
-    match find_program(program, Path::new("/")) {
+    match find_program(program, Path::new("/"), &[]) {
         Ok(path) => Check { name: "runtime", fact: format!("`{command}` is {}", path.display()), problem: None },
         Err(_) => {
             let remedy = "install it (for codex: npm install -g @openai/codex) or name it in runtime_command";
@@ -175,7 +175,9 @@ fn mcp_servers(config: &Config) -> Vec<Check> {
             _ if !IS_SUPPORTED => Some("this turnd was built without MCP".into()),
             Address::Stdio { command, cwd: own, .. } => {
                 let cwd = own.as_ref().map_or_else(|| cwd.clone(), |own| cwd.join(own));
-                find_program(command, &cwd).err().map(|problem| format!("{problem}; install it, or give its full path"))
+                find_program(command, &cwd, std::slice::from_ref(&cwd))
+                    .err()
+                    .map(|problem| format!("{problem}; install it, or give its full path"))
             }
             Address::Http { .. } | Address::Sse { .. } => None,
         };

@@ -107,9 +107,10 @@ async fn serve(
         Ok(running) => running,
         Err(error) => {
             let own = refusal(&error);
-            let cause = match &mut process {
-                Some(process) => process.obituary().await.unwrap_or(own),
-                None => own,
+            let cause = match (&mut process, &error) {
+                // Its own answer says more than that it was ended after that.
+                (_, ClientInitializeError::JsonRpcError(_)) | (None, _) => own,
+                (Some(process), _) => process.obituary().await.unwrap_or(own),
             };
             return Err(trouble(&cause, &address));
         }

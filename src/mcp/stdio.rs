@@ -47,7 +47,8 @@ pub(super) fn start(spec: &ServerSpec, around: &Surroundings) -> Result<(Stdio, 
         return Err(Trouble { cause: "it is no program".into(), is_final: true });
     };
     let cwd = cwd.as_ref().map_or_else(|| around.cwd.clone(), |cwd| around.cwd.join(cwd));
-    let program = find_program(command, &cwd);
+    let folders: Vec<_> = std::iter::once(&around.cwd).chain(&around.additional_roots).cloned().collect();
+    let program = find_program(command, &cwd, &folders);
     let program = program.map_err(|problem| Trouble {
         cause: format!("{problem}; install it, or give its full path as the command"),
         is_final: true,

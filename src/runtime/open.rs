@@ -77,7 +77,7 @@ impl Runtime {
         let (program, args) = command.command.split_first().ok_or_else(missing)?;
         let passed = command.env.iter().filter_map(|name| Some((name.clone(), process_env(name)?)));
         Ok(CompanionLine {
-            program: find_program(program, &cwd).map_err(|_| missing())?,
+            program: find_program(program, &cwd, std::slice::from_ref(&cwd)).map_err(|_| missing())?,
             args: args.to_vec(),
             cwd,
             env: passed.collect(),

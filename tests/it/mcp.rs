@@ -1,9 +1,11 @@
 //! Servers of tools: programs over pipes and services over HTTP, well-behaved and not.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use turnd::script::agent::Agent;
 use turnd::script::client::Client;
 use turnd::script::stage::processes_in;
 
@@ -299,6 +301,31 @@ async fn an_environment_that_makes_other_code_run_is_refused() {
 }
 
 #[tokio::test]
+async fn a_bare_name_is_no_program_that_the_workspace_planted() {
+    let lab = Lab::new(json!([{"text": "done"}]), json!({})).await;
+    let planted = lab.stage.workspace().join("planted-server");
+    std::fs::write(&planted, "#!/bin/sh\ntouch PWN\n").unwrap();
+    std::fs::set_permissions(&planted, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = format!("PATH=\"$PWD:.:$PATH\" exec {}", env!("CARGO_BIN_EXE_turnd"));
+    let client = lab.start(&Agent::Program(vec!["/bin/sh".into(), "-c".into(), script])).await;
+    let server = json!({"name": "git", "command": "planted-server", "args": [], "env": []});
+    let mut talk = Talk::open(&lab, client, json!([server])).await;
+    talk.say("go").await;
+    assert!(talk.told().contains("there is no program `planted-server`"), "{}", talk.told());
+    assert!(!lab.stage.workspace().join("PWN").exists());
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_to_begin_is_told_with_its_own_words() {
+    let (lab, client) = lab(json!([{"text": "done"}]), json!({})).await;
+    let script = "read line; echo '{\"jsonrpc\":\"2.0\",\"id\":0,\"error\":{\"code\":-7,\"message\":\"no licence\"}}'";
+    let server = json!({"name": "strict", "command": "/bin/sh", "args": ["-c", script], "env": []});
+    let mut talk = Talk::open(&lab, client, json!([server])).await;
+    talk.say("go").await;
+    assert!(talk.told().contains("error -7: no licence"), "{}", talk.told());
+}
+
+#[tokio::test]
 async fn a_closed_session_and_an_ended_daemon_leave_no_server_behind() {
     let (lab, client) = lab(json!([{"text": "done", "repeat": true}]), json!({})).await;
     let workspace = lab.stage.workspace();
@@ -308,7 +335,6 @@ async fn a_closed_session_and_an_ended_daemon_leave_no_server_behind() {
     let id = talk.begin("go").await;
     talk.end(&id).await;
     assert_eq!(servers(&lab).len(), 2, "both run: {:?}", servers(&lab));
-    assert!(!listens(talk.client.process.pid().unwrap()), "nothing listens");
     let params = json!({"sessionId": talk.session});
     talk.client.request(json!("close"), "session/close", params, WAIT).await.unwrap();
     quiet(&lab).await;
@@ -429,17 +455,4 @@ async fn quiet(lab: &Lab) {
         assert!(Instant::now() < deadline, "left: {:?}", servers(lab));
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-}
-
-/// Whether a process has a socket that listens, as far as its descriptors may be looked at.
-fn listens(pid: u32) -> bool {
-    let listening = |file: &str| {
-        let table = std::fs::read_to_string(format!("/proc/{pid}/net/{file}")).unwrap_or_default();
-        let rows = table.lines().filter(|row| row.split_whitespace().nth(3) == Some("0A"));
-        rows.filter_map(|row| row.split_whitespace().nth(9).map(str::to_owned)).collect::<Vec<_>>()
-    };
-    let inodes = [listening("tcp"), listening("tcp6")].concat();
-    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let links: Vec<_> = open.filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect();
-    links.iter().any(|link| inodes.iter().any(|inode| link.to_string_lossy() == format!("socket:[{inode}]")))
 }

@@ -3,12 +3,14 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// The program a command names: absolute, relative to `cwd` when it has a slash, else found in the absolute
-/// folders of `PATH`. Relative folders there are left out, so that nothing of a workspace is started by chance.
+use super::search_path::folders;
+
+/// The program a command names: absolute, relative to `cwd` when it has a slash, else found in the folders
+/// of `PATH` that lie outside the workspace, so that nothing of it is started by chance.
 ///
 /// # Errors
 /// In words: what was not found, and where.
-pub fn find_program(command: &str, cwd: &Path) -> Result<PathBuf, String> {
+pub fn find_program(command: &str, cwd: &Path, workspace: &[PathBuf]) -> Result<PathBuf, String> {
     if command.trim().is_empty() {
         return Err("no command is given".into());
     }
@@ -17,8 +19,9 @@ pub fn find_program(command: &str, cwd: &Path) -> Result<PathBuf, String> {
         return if is_program(&path) { Ok(path) } else { Err(format!("there is no program {}", path.display())) };
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).map(|folder| folder.join(command));
-    found.into_iter().find(|path| is_program(path)).ok_or_else(|| format!("there is no program `{command}` in PATH"))
+    let (outside, _) = folders(&path, workspace, std::env::var_os("VIRTUAL_ENV").as_deref());
+    let mut found = outside.into_iter().map(|folder| folder.join(command));
+    found.find(|path| is_program(path)).ok_or_else(|| format!("there is no program `{command}` in PATH"))
 }
 
 fn is_program(path: &Path) -> bool {
@@ -35,11 +38,11 @@ mod tests {
         let tool = folder.path().join("planted");
         std::fs::write(&tool, "#!/bin/sh\n").unwrap();
         std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(find_program("./planted", folder.path()).unwrap(), folder.path().join("./planted"));
-        assert!(find_program("planted", folder.path()).unwrap_err().contains("in PATH"));
-        assert!(find_program("sh", folder.path()).unwrap().is_absolute());
+        assert_eq!(find_program("./planted", folder.path(), &[]).unwrap(), folder.path().join("./planted"));
+        assert!(find_program("planted", folder.path(), &[]).unwrap_err().contains("in PATH"));
+        assert!(find_program("sh", folder.path(), &[]).unwrap().is_absolute());
         for nothing in ["", " ", "/no/such/program", "./"] {
-            assert!(find_program(nothing, folder.path()).is_err(), "{nothing}");
+            assert!(find_program(nothing, folder.path(), &[]).is_err(), "{nothing}");
         }
     }
 }

@@ -4,10 +4,21 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// A `PATH` without folders that depend on where one stands, and with those inside the workspace behind all
-/// others, so that a `git` or `ls` planted there is never the one that runs. The virtual environment that the
-/// user activated keeps its place: its `python` is meant.
+/// others, so that a `git` or `ls` planted there is never the one that runs.
 #[must_use]
 pub fn search_path(path: &OsStr, workspace: &[PathBuf], virtual_env: Option<&OsStr>) -> OsString {
+    let (outside, inside) = folders(path, workspace, virtual_env);
+    // What was split joins again.
+    std::env::join_paths(outside.into_iter().chain(inside)).unwrap_or_default()
+}
+
+/// The folders of a `PATH` that lie outside the workspace, and those inside. The virtual environment that the user
+/// activated counts as outside: its `python` is meant.
+pub(super) fn folders(
+    path: &OsStr,
+    workspace: &[PathBuf],
+    virtual_env: Option<&OsStr>,
+) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let activated = virtual_env.map(|folder| Path::new(folder).join("bin"));
     let is_inside = |folder: &PathBuf| {
         activated.as_deref() != Some(folder)
@@ -15,10 +26,7 @@ pub fn search_path(path: &OsStr, workspace: &[PathBuf], virtual_env: Option<&OsS
                 folder.starts_with(root) || folder.canonicalize().is_ok_and(|folder| folder.starts_with(root))
             })
     };
-    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
-    let (inside, outside): (Vec<PathBuf>, Vec<PathBuf>) = folders.partition(is_inside);
-    // What was split joins again.
-    std::env::join_paths(outside.into_iter().chain(inside)).unwrap_or_default()
+    std::env::split_paths(path).filter(|folder| folder.is_absolute()).partition(|folder| !is_inside(folder))
 }
 
 #[cfg(test)]
