@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::provider::http::Http;
 use crate::rpc::stdio;
 use crate::server::{self, Ending};
-use crate::session::Host;
+use crate::session::{AtWork, Host};
 use crate::store::Store;
 use crate::tool::process::Processes;
 
@@ -58,6 +58,7 @@ pub fn host(config: Config) -> Arc<Host> {
         http: Http::default(),
         remembered,
         processes: Processes::default(),
+        at_work: AtWork::default(),
         shutdown: CancellationToken::new(),
     })
 }

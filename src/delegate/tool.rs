@@ -16,7 +16,6 @@ use crate::tool::output::one_line;
 use crate::tool::{
     CallPlan, Prepared, RunContext, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec, args,
 };
-use crate::turn::TurnStatus;
 
 /// The tool's name.
 pub const NAME: &str = "delegate_task";
@@ -176,15 +175,10 @@ async fn one(
     };
     let Ok(_place) = place else { return not_started("no more children can be started") };
     slot.show("begins");
-    let end = children.run(assignment, cancel.child_token()).await;
+    // The turn's own token: who calls a child off at a question calls the whole turn off.
+    let end = children.run(assignment, cancel.clone()).await;
     match &end.outcome {
-        Ok(report) => {
-            // Who calls a child off at a question calls the whole turn off.
-            if report.status() == TurnStatus::Interrupted {
-                cancel.cancel();
-            }
-            slot.show(report.status().as_str());
-        }
+        Ok(report) => slot.show(report.status().as_str()),
         Err(problem) => slot.show(&format!("not started: {problem}")),
     }
     end

@@ -148,6 +148,10 @@ impl From<SessionError> for Error {
                 let data = json!({ "kind": "session_owned", "sessionId": &*id, "pid": pid });
                 Self::new(error_code::INTERNAL_ERROR, message, Some(data))
             }
+            SessionError::AtWork(id) => {
+                let data = json!({ "kind": "session_at_work", "sessionId": &*id, "retryable": true });
+                Self::new(error_code::OVERLOADED, message, Some(data))
+            }
             SessionError::Overloaded => Self::new(error_code::OVERLOADED, message, Some(json!({ "retryable": true }))),
             SessionError::Closed => Self::new(error_code::INTERNAL_ERROR, message, Some(json!({ "kind": "closed" }))),
             SessionError::AuthRequired(_) => {

@@ -188,6 +188,7 @@ impl Child {
 
     async fn run(mut self) -> ChildEnd {
         let session_id = Some(Arc::clone(&self.io.ledger.session_id));
+        let _working = self.nursery.host.at_work.begin(&self.io.ledger.session_id);
         self.row.title = replay::title_of(&[Part::text(self.goal.clone())]);
         let writes = std::iter::once(Write::CreateSession(self.row.clone())).chain(self.io.ledger.begin(&self.message));
         if let Err(error) = self.io.ledger.store.write(writes.collect()).await {

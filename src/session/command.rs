@@ -111,6 +111,9 @@ pub enum SessionError {
         /// The process.
         pid: u32,
     },
+    /// A child agent works in it.
+    #[error("a child agent works in session {0}; try again once its task has ended")]
+    AtWork(Arc<str>),
     /// Too many prompts wait.
     #[error("too many prompts are waiting in this session; wait for one to end")]
     Overloaded,

@@ -3,6 +3,7 @@
 //! The history exists once. An idle session has it, a running turn has been lent it; there is nothing to
 //! lock. Requests come in through a mailbox in wire order; cancelling goes past it through a token.
 
+mod at_work;
 mod child_io;
 mod children;
 mod command;
@@ -26,6 +27,7 @@ mod turn_plan;
 mod wall;
 mod workspace;
 
+pub use at_work::AtWork;
 pub use command::{Command, Delivered, Opened, Prompt, PromptEnd, PromptOutcome, ReplayWish, SessionError, Steer};
 pub use handle::SessionHandle;
 pub use open::{Host, OpenKind, OpenRequest, first_endpoint};

@@ -31,6 +31,7 @@ use crate::tool::state::HiddenFiles;
 use crate::tool::todo::TodoList;
 use crate::tool::{SessionState, Tool, ToolContext, ToolLimits};
 
+use super::at_work::AtWork;
 use super::children::Nursery;
 use super::command::{Opened, ReplayWish, SessionError};
 use super::io::OpenCalls;
@@ -53,6 +54,8 @@ pub struct Host {
     pub remembered: Arc<RememberedRules>,
     /// Every process that tools have started.
     pub processes: Processes,
+    /// The sessions in which child agents work.
+    pub at_work: AtWork,
     /// Fires when the process is to end.
     pub shutdown: CancellationToken,
 }
@@ -124,6 +127,7 @@ impl Session {
         }
         let loaded = match request.kind {
             OpenKind::New => None,
+            OpenKind::Stored(_) if host.at_work.has(&request.id) => return Err(SessionError::AtWork(request.id)),
             OpenKind::Stored(_) => Some(load(&host.store, &request.id).await?),
         };
         let is_shown = matches!(request.kind, OpenKind::Stored(ReplayWish::Replay));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -37,12 +37,23 @@ impl Questions {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Asks for approval once no other question is open. A cancel withdraws the question.
+    /// Asks for approval once no other question is open. A cancel withdraws the question, and a question that is
+    /// called off cancels before the next one could be asked.
     pub(super) async fn ask(&self, question: PermissionQuestion, cancel: &CancellationToken) -> Answer {
+        let ask = || {
+            let answer = self.client.ask(question);
+            let cancel_too = async move |answer| {
+                if answer == Answer::Cancelled {
+                    cancel.cancel();
+                }
+                answer
+            };
+            answer.then(cancel_too).boxed()
+        };
         tokio::select! {
             biased;
             () = cancel.cancelled() => Answer::Cancelled,
-            answer = self.one(|| self.client.ask(question), Answer::TimedOut) => answer,
+            answer = self.one(ask, Answer::TimedOut) => answer,
         }
     }
 

@@ -45,8 +45,11 @@ pub(super) async fn delete(
         session.close();
         session.ended().await;
     }
-    let write = Write::DeleteSession { id: params.session_id.to_string() };
     let host = server.sessions.host();
+    if host.at_work.has(&params.session_id) {
+        return Err(SessionError::AtWork(params.session_id).into());
+    }
+    let write = Write::DeleteSession { id: params.session_id.to_string() };
     match host.store.write(vec![write]).await {
         Ok(()) => {
             Spill::new(&host.config.home, &params.session_id).remove();
