@@ -18,7 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sandbox", &[]),
     ("vault", &[]),
     ("tool", &["message", "clock", "config", "sandbox", "likeness", "vault"]),
-    ("provider", &["message", "clock", "config", "vault", "home_file", "tool::ToolSpec"]),
+    ("provider", &["message", "clock", "config", "vault", "home_file", "tool::ToolSpec", "tool::Errand"]),
     ("hook", &["message", "tool", "config", "clock", "vault"]),
     ("approval", &["message", "tool", "config", "hook", "clock", "sandbox", "home_file"]),
     ("trust", &["config", "hook", "approval", "clock", "home_file"]),

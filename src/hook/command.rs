@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use crate::config::HookConfig;
-use crate::tool::process::search_path;
+use crate::tool::process::{Errand, Processes, search_path};
 use crate::vault;
 
 use super::{Hook, HookFailure, HookPoint};
@@ -27,6 +27,7 @@ pub struct CommandHook {
     cwd: PathBuf,
     /// Environment variables it does not get.
     hidden_env: Vec<String>,
+    processes: Processes,
 }
 
 impl CommandHook {
@@ -34,7 +35,12 @@ impl CommandHook {
     ///
     /// # Errors
     /// What is wrong with the entry.
-    pub fn new(config: &HookConfig, cwd: PathBuf, hidden_env: Vec<String>) -> Result<Self, String> {
+    pub fn new(
+        config: &HookConfig,
+        cwd: PathBuf,
+        hidden_env: Vec<String>,
+        processes: Processes,
+    ) -> Result<Self, String> {
         let point = HookPoint::named(&config.on).ok_or_else(|| format!("hooks: there is no point `{}`", config.on))?;
         if config.command.is_empty() {
             return Err(format!("hooks: the hook on `{}` has no command", config.on));
@@ -42,7 +48,7 @@ impl CommandHook {
         let seconds = config.timeout_seconds;
         let timeout =
             Duration::try_from_secs_f64(seconds).map_err(|error| format!("hooks: timeout_seconds: {error}"))?;
-        Ok(Self { point, command: config.command.clone(), timeout, cwd, hidden_env })
+        Ok(Self { point, command: config.command.clone(), timeout, cwd, hidden_env, processes })
     }
 
     fn name(&self) -> String {
@@ -53,11 +59,11 @@ impl CommandHook {
         HookFailure { name: self.name(), problem: problem.to_string() }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "one of the places that start processes")]
-    fn spawn(&self) -> std::io::Result<Child> {
+    #[expect(clippy::disallowed_methods, reason = "a hook is the user's own program, not a tool's")]
+    fn start(&self) -> std::io::Result<Errand> {
         let (program, arguments) = self.command.split_first().ok_or(std::io::ErrorKind::NotFound)?;
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(&self.cwd).process_group(0).kill_on_drop(true);
+        command.args(arguments).current_dir(&self.cwd);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         if let Some(path) = std::env::var_os("PATH") {
             let virtual_env = std::env::var_os("VIRTUAL_ENV");
@@ -67,14 +73,13 @@ impl CommandHook {
         for name in &self.hidden_env {
             command.env_remove(name);
         }
-        command.spawn()
+        self.processes.start_errand(&mut command)
     }
 
     async fn run(&self, payload: &Value) -> Result<Value, HookFailure> {
-        let mut child = self.spawn().map_err(|error| self.failure(error))?;
-        let group = KillGroup::of(&child);
-        let answer = tokio::time::timeout(self.timeout, self.converse(&mut child, payload)).await;
-        drop(group);
+        // What a hook leaves behind has no business staying: its group ends with this.
+        let mut errand = self.start().map_err(|error| self.failure(error))?;
+        let answer = tokio::time::timeout(self.timeout, self.converse(&mut errand.child, payload)).await;
         answer.unwrap_or_else(|_| Err(self.failure(format!("no answer within {:?}", self.timeout))))
     }
 
@@ -117,25 +122,6 @@ impl Hook for CommandHook {
     }
 }
 
-/// Ends a hook's whole process group when dropped: what a hook leaves behind has no business staying.
-struct KillGroup(Option<rustix::process::Pid>);
-
-impl KillGroup {
-    fn of(child: &Child) -> Self {
-        let id = child.id().and_then(|id| i32::try_from(id).ok());
-        Self(id.and_then(rustix::process::Pid::from_raw))
-    }
-}
-
-impl Drop for KillGroup {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // An error means that nobody is left.
-            rustix::process::kill_process_group(group, rustix::process::Signal::KILL).ok();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,7 +130,8 @@ mod tests {
     async fn call(script: &str, seconds: f64) -> Result<Value, HookFailure> {
         let command = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
         let config = HookConfig { on: "pre_tool_call".into(), command, timeout_seconds: seconds };
-        let hook = CommandHook::new(&config, std::env::temp_dir(), vec!["SECRET".into()]).unwrap();
+        let hook =
+            CommandHook::new(&config, std::env::temp_dir(), vec!["SECRET".into()], Processes::default()).unwrap();
         hook.call(&json!({ "tool": "terminal" })).await
     }
 
@@ -169,7 +156,9 @@ mod tests {
     #[tokio::test]
     async fn a_point_or_command_that_is_not_there_is_told_at_start() {
         let config = |on: &str| HookConfig { on: on.into(), command: Vec::new(), timeout_seconds: 1.0 };
-        assert!(CommandHook::new(&config("pre_lunch"), PathBuf::new(), Vec::new()).unwrap_err().contains("pre_lunch"));
-        assert!(CommandHook::new(&config("pre_verify"), PathBuf::new(), Vec::new()).unwrap_err().contains("command"));
+        for (on, problem) in [("pre_lunch", "pre_lunch"), ("pre_verify", "command")] {
+            let hook = CommandHook::new(&config(on), PathBuf::new(), Vec::new(), Processes::default());
+            assert!(hook.unwrap_err().contains(problem), "{on}");
+        }
     }
 }

@@ -12,6 +12,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::home_file::{HomeFile, HomeFileError};
 use crate::provider::redact::Redactor;
+use crate::tool::process::Errand;
 use crate::vault;
 
 /// How long a key command may take: it may ask a password manager, but not wait for ever.
@@ -191,15 +192,15 @@ async fn run_key_command(command: &str) -> Result<SecretString, String> {
     #[expect(clippy::disallowed_methods, reason = "a key command is the user's own, not a tool's")]
     let mut process = tokio::process::Command::new("/bin/sh");
     process.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    process.envs(vault::all()).kill_on_drop(true);
-    let mut child = process.spawn().map_err(|error| format!("cannot be started: {error}"))?;
-    let output = child.stdout.take();
+    process.envs(vault::all());
+    let mut errand = Errand::start(&mut process).map_err(|error| format!("cannot be started: {error}"))?;
+    let output = errand.child.stdout.take();
     let run = async {
         let mut text = String::new();
         if let Some(output) = output {
             output.take(MAX_COMMAND_OUTPUT).read_to_string(&mut text).await.map_err(|_| "printed no text")?;
         }
-        let status = child.wait().await.map_err(|error| format!("cannot be waited for: {error}"))?;
+        let status = errand.child.wait().await.map_err(|error| format!("cannot be waited for: {error}"))?;
         if !status.success() {
             return Err(format!("failed with {status}"));
         }

@@ -176,8 +176,7 @@ impl Session {
             secret_env: catalog::secret_env_names(config).into(),
             state: fresh_state(&gate),
         };
-        let workspace =
-            Workspace::new(tool_context.cwd.clone(), config.home.clone(), Arc::clone(&tool_context.secret_env));
+        let workspace = Workspace::new(&host, tool_context.cwd.clone(), Arc::clone(&tool_context.secret_env));
         let servers = std::mem::take(&mut request.mcp_servers);
         let servers = mcp::specs(config, servers, &mut request.notices);
         let mcp = mcp::start(config, &host.processes, &tool_context, servers);
@@ -199,7 +198,7 @@ impl Session {
             questions,
             children,
             compactor: Arc::new(compactor(config)),
-            hooks: command_hooks(config, &tool_context),
+            hooks: command_hooks(&host, &tool_context),
             runtime: None,
             tool_context,
             host,
@@ -352,9 +351,9 @@ fn places(config: &Config, cwd: &Path, additional_roots: &[PathBuf]) -> Places {
 }
 
 /// The hooks of the configuration; a broken entry is told and left out.
-fn command_hooks(config: &Config, context: &ToolContext) -> Vec<Arc<dyn Hook>> {
-    let hooks = config.hooks.iter().filter_map(|entry| {
-        match CommandHook::new(entry, context.cwd.clone(), context.secret_env.to_vec()) {
+fn command_hooks(host: &Host, context: &ToolContext) -> Vec<Arc<dyn Hook>> {
+    let hooks = host.config.hooks.iter().filter_map(|entry| {
+        match CommandHook::new(entry, context.cwd.clone(), context.secret_env.to_vec(), host.processes.clone()) {
             Ok(hook) => Some(Arc::new(hook) as Arc<dyn Hook>),
             Err(problem) => {
                 tracing::warn!("{problem}");

@@ -13,6 +13,7 @@ use crate::approval::Gate;
 use crate::config::McpServerConfig;
 use crate::hook::Hook;
 use crate::hook::command::CommandHook;
+use crate::tool::process::Processes;
 use crate::tool::{CallPlan, Display, ToolKind};
 use crate::trust::{Decision, GuardedHook, Ledger, Project, ProjectError, Seal};
 use crate::turn::TurnIo;
@@ -20,6 +21,7 @@ use crate::turn::event::{Severity, TurnEvent};
 use crate::turn::port::Answer;
 
 use super::io::SessionIo;
+use super::open::Host;
 use super::port::{Choice, PermissionQuestion};
 
 /// The name the question's tool call has.
@@ -32,6 +34,7 @@ pub(super) struct Workspace {
     turnd_home: PathBuf,
     /// Environment variables that hooks do not get.
     hidden_env: Arc<[String]>,
+    processes: Processes,
     state: Mutex<State>,
 }
 
@@ -63,8 +66,9 @@ enum Found {
 
 impl Workspace {
     /// The configuration of a session's working folder. Nothing is read yet.
-    pub(super) fn new(cwd: PathBuf, turnd_home: PathBuf, hidden_env: Arc<[String]>) -> Self {
-        Self { cwd, turnd_home, hidden_env, state: Mutex::default() }
+    pub(super) fn new(host: &Host, cwd: PathBuf, hidden_env: Arc<[String]>) -> Self {
+        let (turnd_home, processes) = (host.config.home.clone(), host.processes.clone());
+        Self { cwd, turnd_home, hidden_env, processes, state: Mutex::default() }
     }
 
     /// Finds out what counts in this turn, asking the user where nothing was decided yet, and puts it in
@@ -166,7 +170,8 @@ impl Workspace {
         let seal = Seal::new(project, self.turnd_home.clone());
         let mut hooks: Vec<Arc<dyn Hook>> = Vec::new();
         for entry in &project.config.hooks {
-            match CommandHook::new(entry, project.workspace.clone(), self.hidden_env.to_vec()) {
+            let (cwd, hidden_env) = (project.workspace.clone(), self.hidden_env.to_vec());
+            match CommandHook::new(entry, cwd, hidden_env, self.processes.clone()) {
                 Ok(hook) => hooks.push(Arc::new(GuardedHook::new(Arc::new(hook), seal.clone()))),
                 Err(problem) => tracing::warn!("{problem}"),
             }

@@ -9,6 +9,7 @@ use turnd::script::client::Client;
 use turnd::script::stage::processes_in;
 
 use crate::support::lab::{Lab, WAIT, prompt, turnd};
+use crate::support::mcp::{Talk, call, program};
 
 async fn running_command(command: &str) -> (Lab, Client) {
     let call = json!({"id": "c1", "name": "terminal", "arguments": {"command": command}});
@@ -18,12 +19,17 @@ async fn running_command(command: &str) -> (Lab, Client) {
     let mut client = lab.start(&turnd()).await;
     let session = lab.session(&mut client).await;
     client.send(&json!({"id": 1, "method": "session/prompt", "params": prompt(&session, "go")})).await.unwrap();
+    begun(&lab).await;
+    (lab, client)
+}
+
+/// Waits until the program of a test says that it runs.
+async fn begun(lab: &Lab) {
     let deadline = Instant::now() + WAIT;
     while !lab.stage.workspace().join("begun").exists() {
-        assert!(Instant::now() < deadline, "the command did not begin");
+        assert!(Instant::now() < deadline, "the program did not begin");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    (lab, client)
 }
 
 /// Waits until nothing runs in the workspace any more.
@@ -44,6 +50,37 @@ async fn a_killed_daemon_takes_its_commands_along() {
     client.process.signal(KILL).unwrap();
     client.process.wait().await.unwrap();
     assert!(is_quiet(&lab, Duration::from_secs(2)).await, "{:?}", processes_in(&lab.stage.workspace()));
+}
+
+#[tokio::test]
+async fn a_killed_daemon_takes_its_hooks_along() {
+    let script = "touch begun; (setsid sleep 32 &); sleep 31; echo '{}'";
+    let hook = json!({"on": "pre_llm_call", "command": ["sh", "-c", script], "timeout_seconds": 60});
+    let lab = Lab::new(json!([]), json!({"hooks": [hook]})).await;
+    let mut client = lab.start(&turnd()).await;
+    let session = lab.session(&mut client).await;
+    client.send(&json!({"id": 1, "method": "session/prompt", "params": prompt(&session, "go")})).await.unwrap();
+    begun(&lab).await;
+    client.process.signal(KILL).unwrap();
+    client.process.wait().await.unwrap();
+    assert!(is_quiet(&lab, Duration::from_secs(2)).await, "{:?}", processes_in(&lab.stage.workspace()));
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_takes_its_key_command_along() {
+    let mock = json!({"api_key": null, "api_key_command": "touch begun; (sleep 32 &); sleep 31; echo key"});
+    let lab = Lab::new(json!([]), json!({"providers": {"mock": mock}})).await;
+    let mut client = lab.start(&turnd()).await;
+    let session = lab.session(&mut client).await;
+    client.send(&json!({"id": 1, "method": "session/prompt", "params": prompt(&session, "go")})).await.unwrap();
+    begun(&lab).await;
+    client.send(&json!({"method": "session/cancel", "params": {"sessionId": session}})).await.unwrap();
+    let sleeping = || processes_in(&lab.stage.workspace()).into_iter().filter(|line| line.contains("sleep"));
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while sleeping().next().is_some() {
+        assert!(Instant::now() < deadline, "{:?}", sleeping().collect::<Vec<_>>());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test]
@@ -102,22 +139,25 @@ fn peak(client: &Client) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// `OUTPUT_GB` in the environment makes it more than one.
 #[tokio::test]
 async fn a_gigabyte_of_output_costs_flat_memory() {
     let call = |bytes: u64| {
         let command = format!("head -c {bytes} /dev/zero");
-        json!({"tool_calls": [{"name": "terminal", "arguments": {"command": command, "timeout_seconds": 60}}]})
+        json!({"tool_calls": [{"name": "terminal", "arguments": {"command": command, "timeout_seconds": 600}}]})
     };
-    let replies = json!([call(1_000_000), {"text": "done"}, call(1_000_000_000), {"text": "done"}]);
+    let gigabytes = std::env::var_os("OUTPUT_GB").map_or(1, |count| count.to_str().unwrap().parse().unwrap());
+    let replies = json!([call(1_000_000), {"text": "done"}, call(gigabytes * 1_000_000_000), {"text": "done"}]);
     let lab = Lab::new(replies, json!({"mode": "full_access"})).await;
     let mut client = lab.start(&turnd()).await;
     let session = lab.session(&mut client).await;
     client.request(json!("small"), "session/prompt", prompt(&session, "go"), WAIT).await.unwrap();
     let before = peak(&client);
     let began = Instant::now();
-    let answer = client.request(json!("large"), "session/prompt", prompt(&session, "go"), WAIT * 3).await.unwrap();
+    let limit = WAIT * 3 * u32::try_from(gigabytes).unwrap();
+    let answer = client.request(json!("large"), "session/prompt", prompt(&session, "go"), limit).await.unwrap();
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
-    println!("1 GB in {:.1} s, {} KiB more", began.elapsed().as_secs_f64(), peak(&client) - before);
+    println!("{gigabytes} GB in {:.1} s, {} KiB more", began.elapsed().as_secs_f64(), peak(&client) - before);
     assert!(peak(&client) < before + 16 * 1024, "{} KiB more", peak(&client) - before);
     let seen = lab.model.seen();
     let result = &seen.last().unwrap().view.messages.last().unwrap().text;
@@ -181,4 +221,32 @@ async fn a_killed_launcher_ends_the_daemon_though_its_pipes_stay_open() {
     client.process.signal(KILL).unwrap();
     client.process.wait().await.unwrap();
     assert!(is_quiet(&lab, Duration::from_secs(2)).await, "{:?}", processes_in(&lab.stage.workspace()));
+}
+
+#[tokio::test]
+async fn nothing_listens_neither_idle_nor_in_a_turn_nor_with_servers() {
+    let command = json!({"command": "touch begun; sleep 31"});
+    let lab = Lab::new(json!([call("c1", "terminal", command)]), json!({"mode": "full_access"})).await;
+    let client = lab.start(&turnd()).await;
+    let pid = client.process.pid().unwrap();
+    assert!(!listens(pid), "idle");
+    let server = program("git", "ok", &lab.stage.root().join("notes"));
+    let mut talk = Talk::open(&lab, client, json!([server])).await;
+    talk.begin("go").await;
+    begun(&lab).await;
+    assert!(!listens(pid), "in a turn with a server");
+    talk.leave().await;
+}
+
+/// Whether a process has a socket that listens, as far as its descriptors may be looked at.
+fn listens(pid: u32) -> bool {
+    let listening = |file: &str| {
+        let table = std::fs::read_to_string(format!("/proc/{pid}/net/{file}")).unwrap_or_default();
+        let rows = table.lines().filter(|row| row.split_whitespace().nth(3) == Some("0A"));
+        rows.filter_map(|row| row.split_whitespace().nth(9).map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let inodes = [listening("tcp"), listening("tcp6")].concat();
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links: Vec<_> = open.filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect();
+    links.iter().any(|link| inodes.iter().any(|inode| link.to_string_lossy() == format!("socket:[{inode}]")))
 }
