@@ -23,10 +23,11 @@ use std::sync::OnceLock;
 use secrecy::{ExposeSecret as _, SecretString};
 
 /// Parts of names that stand for secrets.
-const SECRET_PARTS: [&str; 7] = ["API_KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
+const SECRET_PARTS: [&str; 9] =
+    ["API_KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "COOKIE"];
 
 /// Ends of names that stand for secrets.
-const SECRET_ENDS: [&str; 2] = ["_KEY", "_PAT"];
+const SECRET_ENDS: [&str; 7] = ["_KEY", "_KEY_ID", "_PAT", "_PWD", "_JWT", "_CREDS", "_AUTH_CONFIG"];
 
 /// The key of the configuration that names a variable with a secret.
 const NAMING_KEY: &str = "api_key_env";
@@ -132,11 +133,22 @@ mod tests {
 
     #[test]
     fn names_tell_secrets() {
-        for name in ["ANTHROPIC_API_KEY", "GITHUB_TOKEN", "aws_secret_access_key", "PGPASSWORD", "STRIPE_KEY", "GH_PAT"]
-        {
+        for name in [
+            "ANTHROPIC_API_KEY",
+            "GITHUB_TOKEN",
+            "aws_secret_access_key",
+            "PGPASSWORD",
+            "STRIPE_KEY",
+            "GH_PAT",
+            "MYSQL_PWD",
+            "SSH_PASSPHRASE",
+            "CI_JOB_JWT",
+            "AWS_ACCESS_KEY_ID",
+            "DOCKER_AUTH_CONFIG",
+        ] {
             assert!(is_secret_name(name), "{name}");
         }
-        for name in ["PATH", "HOME", "CARGO_HOME", "SSH_AUTH_SOCK", "KEYBOARD", "COMPAT"] {
+        for name in ["PATH", "HOME", "CARGO_HOME", "SSH_AUTH_SOCK", "KEYBOARD", "COMPAT", "PWD", "OLDPWD"] {
             assert!(!is_secret_name(name), "{name}");
         }
     }

@@ -1,11 +1,15 @@
 //! Keys stay keys: whatever goes wrong, no place but the request to their provider ever shows one.
 
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
 use turnd::script::agent::Launch;
 use turnd::script::client::Client;
+use turnd::script::stage::Stage;
 
+use crate::executed::has_strace;
 use crate::support::lab::{Lab, WAIT, prompt, turnd};
 
 /// Prints all that a command can learn about its environment and about every process above it.
@@ -23,10 +27,12 @@ const CANARIES: [(&str, &str); 6] = [
 ];
 
 /// Secrets of the environment that are nobody's key here.
-const BYSTANDERS: [(&str, &str); 3] = [
+const BYSTANDERS: [(&str, &str); 5] = [
     ("OPENAI_API_KEY", "canary-oai-11aa22"),
     ("GITHUB_TOKEN", "canary-ghb-33bb44"),
     ("PGPASSWORD", "canary-pgp-55cc66"),
+    ("MYSQL_PWD", "canary-sql-77dd88"),
+    ("AWS_ACCESS_KEY_ID", "canary-aws-99ee00"),
 ];
 
 /// A model whose every kind of failure quotes the key.
@@ -129,4 +135,36 @@ async fn no_key_is_seen_by_a_command_or_told_by_an_error() {
         found.extend(leaks(source, canary).await);
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn a_stored_key_is_the_users_alone_from_its_first_byte() {
+    if !has_strace() {
+        println!("skipped: strace is not installed");
+        return;
+    }
+    let stage = Stage::create().unwrap();
+    let (trace, file) = (stage.root().join("trace"), stage.home().join("credentials.toml"));
+    let elsewhere = stage.root().join("elsewhere");
+    std::fs::write(&elsewhere, "").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
+    let strace = "strace -f -qq -e trace=open,openat,creat,chmod,fchmod,fchmodat,rename,renameat,renameat2 -o";
+    let script = format!("umask 0; exec {strace} \"$1\" \"$0\" login openai");
+    #[expect(clippy::disallowed_methods, reason = "the test starts the program as a shell would")]
+    let mut command = std::process::Command::new("/bin/sh");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_turnd")]).arg(&trace);
+    let mut child = command.env("TURND_HOME", stage.home()).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"sk-canary-0a1b2c\n").unwrap();
+    assert!(child.wait().unwrap().success());
+
+    assert!(std::fs::read_to_string(&file).unwrap().contains("sk-canary-0a1b2c"));
+    assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "", "a link in its place is replaced, not followed");
+    let metadata = std::fs::symlink_metadata(&file).unwrap();
+    assert!(metadata.is_file() && metadata.permissions().mode() & 0o777 == 0o600, "{metadata:?}");
+    let trace = std::fs::read_to_string(trace).unwrap();
+    let calls: Vec<&str> = trace.lines().filter(|line| line.contains("credentials.")).collect();
+    let made = calls.iter().filter(|call| call.contains("O_CREAT"));
+    assert!(made.clone().count() >= 2, "{calls:?}");
+    assert!(made.clone().all(|call| call.contains("O_NOFOLLOW") && call.contains("0600")), "{calls:?}");
+    assert!(calls.iter().any(|call| call.contains("rename")) && !trace.contains("chmod"), "{calls:?}");
 }
