@@ -5,7 +5,7 @@
 //! another host is told to the model instead of followed, because the approval was for this host. Proxies of the
 //! environment are not used: they would look the name up themselves.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
@@ -76,14 +76,16 @@ impl Tool for WebFetch {
         Box::pin(async move {
             let Arguments { url } = args::parse(&SPEC, arguments)?;
             let url = parse(&url)?;
+            let fetch =
+                Fetch { is_allowed: self.is_allowed, max_chars: MAX_CHARS.min(context.limits.max_result_chars) };
+            // What no approval could open is not asked about. A name is looked up only once its host is approved.
+            fetch.named_address(&url).map_err(|why| ToolFailure::new(format!("Blocked: {why}")))?;
             let plan = CallPlan {
                 title: format!("Fetch {}", one_line(url.as_str(), 200)),
                 kind: ToolKind::Fetch,
                 access: vec![Access::Fetch(url.host_str().unwrap_or_default().to_owned())],
                 ..CallPlan::default()
             };
-            let fetch =
-                Fetch { is_allowed: self.is_allowed, max_chars: MAX_CHARS.min(context.limits.max_result_chars) };
             Ok(Prepared::new(plan, move |run: RunContext| async move {
                 tokio::select! {
                     biased;
@@ -97,6 +99,12 @@ impl Tool for WebFetch {
             }))
         })
     }
+}
+
+/// True for the names that mean this machine everywhere (RFC 6761).
+fn is_this_machine(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 fn parse(text: &str) -> Result<Url, ToolFailure> {
@@ -151,24 +159,37 @@ impl Fetch {
     /// The addresses of the host, all of them allowed.
     async fn addresses(self, url: &Url, host: &str) -> Result<Vec<SocketAddr>, String> {
         let port = url.port_or_known_default().unwrap_or(443);
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let addresses: Vec<SocketAddr> = match bare.parse::<IpAddr>() {
-            Ok(address) => vec![SocketAddr::new(address, port)],
-            Err(_) => tokio::net::lookup_host((bare, port))
-                .await
-                .map_err(|error| format!("cannot look up {host}: {error}"))?
-                .collect(),
-        };
+        if let Some(address) = self.named_address(url)? {
+            return Ok(vec![SocketAddr::new(address, port)]);
+        }
+        let found = tokio::net::lookup_host((host, port)).await;
+        let addresses: Vec<SocketAddr> = found.map_err(|error| format!("cannot look up {host}: {error}"))?.collect();
         if addresses.is_empty() {
             return Err(format!("{host} has no address"));
         }
-        if let Some(address) = addresses.iter().find(|address| !(self.is_allowed)(address.ip())) {
-            return Err(format!(
-                "{host} is {}, which is not on the public Internet; for local servers use curl in the terminal",
-                address.ip()
-            ));
-        }
+        addresses.iter().try_for_each(|address| self.check(host, address.ip()))?;
         Ok(addresses)
+    }
+
+    /// The address that the URL itself names, if it names one and no host; an error when it is not allowed.
+    fn named_address(self, url: &Url) -> Result<Option<IpAddr>, String> {
+        let host = url.host_str().unwrap_or_default();
+        if is_this_machine(host) {
+            self.check(host, Ipv4Addr::LOCALHOST.into())?;
+        }
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let Ok(address) = bare.parse() else { return Ok(None) };
+        self.check(host, address)?;
+        Ok(Some(address))
+    }
+
+    fn check(self, host: &str, address: IpAddr) -> Result<(), String> {
+        if (self.is_allowed)(address) {
+            return Ok(());
+        }
+        Err(format!(
+            "{host} is {address}, which is not on the public Internet; for local servers use curl in the terminal"
+        ))
     }
 
     async fn read(self, url: &Url, mut response: Response) -> Result<String, String> {
@@ -389,8 +410,9 @@ mod tests {
         for host in
             ["127.0.0.1:1", "localhost:1", "[::1]:1", "2130706433", "0x7f.1", "169.254.169.254", "[::ffff:10.0.0.1]"]
         {
-            let text = workspace.fail(&WebFetch::default(), json!({"url": format!("http://{host}/")})).await;
-            assert!(text.contains("not on the public Internet"), "{host}: {text}");
+            let arguments = json!({"url": format!("http://{host}/")});
+            let refused = workspace.prepare(&WebFetch::default(), arguments).await.unwrap_err();
+            assert!(refused.to_string().contains("not on the public Internet"), "{host}: {refused}");
         }
     }
 
