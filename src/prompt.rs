@@ -6,6 +6,7 @@
 //! built anew only when what it was built from has changed (see [`Fingerprint`]).
 
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -142,7 +143,9 @@ fn instructions_in(folder: &Path) -> Option<(PathBuf, String)> {
         if !std::fs::symlink_metadata(&path).ok()?.is_file() {
             return None;
         }
-        let bytes = std::fs::read(&path).ok()?;
+        let mut bytes = Vec::new();
+        let most = MAX_PROJECT_FILE_BYTES as u64 + 1;
+        std::fs::File::open(&path).ok()?.take(most).read_to_end(&mut bytes).ok()?;
         let text = String::from_utf8_lossy(&bytes);
         let end = text.floor_char_boundary(MAX_PROJECT_FILE_BYTES);
         let kept = text.get(..end).unwrap_or_default();
@@ -153,6 +156,8 @@ fn instructions_in(folder: &Path) -> Option<(PathBuf, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     fn sources<'a>(home: &'a Path, cwd: &'a Path) -> PromptSources<'a> {
@@ -203,6 +208,16 @@ mod tests {
         std::fs::write(inner.join("CLAUDE.md"), "inner rules").unwrap();
         let texts: Vec<_> = project_instructions(&inner).into_iter().map(|(_, text)| text).collect();
         assert_eq!(texts, ["root rules", "inner rules"]);
+    }
+
+    #[test]
+    fn a_file_of_any_size_is_read_only_so_far() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(folder.path().join("AGENTS.md")).unwrap();
+        (&file).write_all(b"rules").unwrap();
+        file.set_len(1 << 40).unwrap();
+        let texts = project_instructions(folder.path());
+        assert!(texts[0].1.starts_with("rules") && texts[0].1.ends_with("(cut here: the file is longer)"));
     }
 
     #[test]

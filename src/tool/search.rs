@@ -31,6 +31,9 @@ const MAX_NAMES_COUNTED: usize = 100_000;
 /// Characters of one line that are shown, around the match.
 const MAX_LINE_CHARS: usize = 300;
 
+/// The longest list of ignored files that is read.
+const MAX_LIST_BYTES: u64 = 1 << 20;
+
 /// Larger files are left out of a content search, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
@@ -73,8 +76,14 @@ pub fn search(search: &Search, stop: &CancellationToken) -> Result<String, ToolF
 
 /// The wanted files under the root in sorted order.
 fn files<'a>(search: &'a Search, stop: &'a CancellationToken) -> impl Iterator<Item = PathBuf> + 'a {
+    let can_ignore = !search.root.ancestors().any(has_unreadable_list);
     WalkBuilder::new(&search.root)
+        .standard_filters(can_ignore)
+        .hidden(true)
         .require_git(false)
+        .filter_entry(|entry| {
+            !entry.file_type().is_some_and(|kind| kind.is_dir()) || !has_unreadable_list(entry.path())
+        })
         .sort_by_file_name(std::cmp::Ord::cmp)
         .build()
         .take_while(|_| !stop.is_cancelled())
@@ -86,6 +95,15 @@ fn files<'a>(search: &'a Search, stop: &'a CancellationToken) -> impl Iterator<I
             let relative = relative.or_else(|| path.file_name().map(Path::new)).unwrap_or(path);
             search.glob.as_ref().is_none_or(|glob| glob.wants(relative))
         })
+}
+
+/// True for a folder in which a list of ignored files is something else than a file of ordinary size. The walk reads
+/// these lists whole as soon as it enters the folder, and a pipe never ends.
+fn has_unreadable_list(folder: &Path) -> bool {
+    [".gitignore", ".ignore", ".git/info/exclude"].iter().any(|name| {
+        let metadata = std::fs::metadata(folder.join(name));
+        metadata.is_ok_and(|found| !found.is_dir() && (!found.is_file() || found.len() > MAX_LIST_BYTES))
+    })
 }
 
 fn names(search: &Search, files: impl Iterator<Item = PathBuf>) -> String {
@@ -289,6 +307,23 @@ mod tests {
         check(json!({"pattern": "("}), "not a regular expression").await;
         check(json!({"pattern": "x", "path": "nowhere"}), "cannot search nowhere").await;
         check(json!({"pattern": "x", "path": "/dev/null"}), "neither a file nor a folder").await;
+    }
+
+    #[tokio::test]
+    async fn a_list_of_ignored_files_that_never_ends_is_not_read() {
+        let pipe = |path| {
+            let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+            rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).unwrap();
+        };
+        let workspace = Workspace::new();
+        workspace.write("a.rs", "main\n");
+        workspace.write("src/b.rs", "main\n");
+        pipe(workspace.path("src/.gitignore"));
+        let text = search(&workspace, json!({"pattern": "main"})).await;
+        assert_eq!(text, "a.rs:1:main\n[1 lines in 1 files]", "the folder is left out");
+        pipe(workspace.path(".ignore"));
+        let text = search(&workspace, json!({"pattern": "main"})).await;
+        assert_eq!(text, "a.rs:1:main\n[1 lines in 1 files]", "nothing is ignored");
     }
 
     #[tokio::test]

@@ -20,6 +20,15 @@ const MAX_CONFIG_BYTES: u64 = 256 << 10;
 /// Words of commands that are looked up as files; a configuration with more is not read.
 const MAX_WORDS: usize = 2_000;
 
+/// Programs that run what a file of a fixed name says, and the names.
+const IMPLIED: [(&str, &str); 5] = [
+    ("make", "GNUmakefile makefile Makefile"),
+    ("npm npx pnpm yarn bun", "package.json"),
+    ("just", "justfile Justfile .justfile"),
+    ("cargo", "Cargo.toml build.rs .cargo/config.toml"),
+    ("rake", "Rakefile"),
+];
+
 /// Why a workspace's own configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectError {
@@ -162,8 +171,8 @@ fn server_line(server: &McpServerConfig) -> String {
     command(&words)
 }
 
-/// The workspace's files that its commands name: whole words, and the pieces of words that a shell or an
-/// option would take apart.
+/// The workspace's files that its commands name: whole words, the pieces of words that a shell or an option would
+/// take apart, and what a program looks up by itself.
 fn named_files(config: &ProjectConfig, workspace: &Path) -> Result<Vec<PathBuf>, ProjectError> {
     let hooks = config.hooks.iter().flat_map(|hook| &hook.command);
     let servers = config.mcp_servers.values();
@@ -177,14 +186,21 @@ fn named_files(config: &ProjectConfig, workspace: &Path) -> Result<Vec<PathBuf>,
             if looked_at > MAX_WORDS {
                 return Err(ProjectError::TooMuch { files: MAX_WORDS, bytes: MAX_CONFIG_BYTES });
             }
-            let path = workspace.join(piece);
-            let Ok(real) = fs::canonicalize(&path) else { continue };
-            if real.is_file() && (path.starts_with(workspace) || real.starts_with(workspace)) {
-                found.push(path);
+            for name in std::iter::once(piece).chain(implied(piece)) {
+                let path = workspace.join(name);
+                let Ok(real) = fs::canonicalize(&path) else { continue };
+                if real.is_file() && (path.starts_with(workspace) || real.starts_with(workspace)) {
+                    found.push(path);
+                }
             }
         }
     }
     Ok(found)
+}
+
+fn implied(program: &str) -> impl Iterator<Item = &str> {
+    let listed = IMPLIED.iter().filter(move |(programs, _)| programs.split(' ').any(|known| known == program));
+    listed.flat_map(|(_, names)| names.split(' '))
 }
 
 #[cfg(test)]
@@ -246,6 +262,15 @@ mod tests {
         }
         fs::rename(world.path("w/.turnd/more/b.py"), world.path("w/.turnd/more/c.py")).unwrap();
         assert_ne!(world.fingerprint(), before);
+    }
+
+    #[test]
+    fn a_file_that_a_program_looks_up_by_itself_is_covered() {
+        let world = World::new("[[hooks]]\non = \"pre_verify\"\ncommand = [\"sh\", \"-c\", \"npm test && make\"]\n");
+        world.write("w/package.json", "{}");
+        world.write("w/Makefile", "all:");
+        world.write("w/Cargo.toml", "");
+        assert_eq!(world.names(), [".turnd/config.toml", "Makefile", "package.json"]);
     }
 
     #[test]

@@ -62,6 +62,10 @@ fn git_dir_of(folder: &Path) -> Option<Vec<PathBuf>> {
 }
 
 fn setting_of(path: &Path) -> Option<String> {
+    // Opening a pipe would wait for its writer, and so would git.
+    if !fs::metadata(path).ok()?.is_file() {
+        return Some(path.to_string_lossy().into_owned());
+    }
     let file = fs::File::open(path).ok()?;
     let mut text = String::new();
     if file.take(MAX_CONFIG_BYTES + 1).read_to_string(&mut text).is_err() || text.len() as u64 > MAX_CONFIG_BYTES {
@@ -121,6 +125,16 @@ mod tests {
         fs::write(dir.path().join(".git/config"), config).unwrap();
         let found = running_setting(&[dir.path().join("sub/deep")]);
         assert_eq!(found.as_deref(), expected, "{config}");
+    }
+
+    #[test]
+    fn a_configuration_that_is_no_file_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let git = dir.path().join(".git");
+        fs::create_dir_all(&git).unwrap();
+        let pipe = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, git.join("config"), pipe, rustix::fs::Mode::RUSR, 0).unwrap();
+        assert!(running_setting(&[dir.path().to_path_buf()]).unwrap().ends_with("config"));
     }
 
     #[test]
