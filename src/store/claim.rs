@@ -115,6 +115,7 @@ pub(super) fn open_session(db: &mut Db, id: &str) -> Result<Option<LoadedSession
     let is_live = db.claims.contains(id) && session.turns.iter().any(|turn| turn.status == "running");
     if !is_live {
         repair(&transaction, &mut session)?;
+        repair_children(&transaction, &db.me, &db.claims, id)?;
     }
     transaction.commit()?;
     db.claims.insert(id.to_owned());
@@ -133,6 +134,31 @@ fn repair(connection: &Connection, session: &mut LoadedSession) -> Result<(), St
     read::put_results_in_call_order(&mut session.messages);
     close_tool_calls(connection, session)?;
     close_turns(connection, session)
+}
+
+/// Closes the sessions of child agents that died with their parent's process: nobody opens them to continue, so
+/// they would run in the books for ever.
+fn repair_children(
+    connection: &Connection,
+    me: &Owner,
+    claims: &HashSet<String>,
+    parent: &str,
+) -> Result<(), StoreError> {
+    let mut open = connection.prepare_cached(
+        "SELECT id FROM sessions
+         WHERE parent_id = ?1 AND id IN (SELECT session_id FROM turns WHERE status = 'running')",
+    )?;
+    let children: Vec<String> = open.query_map([parent], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    for child in children.iter().filter(|child| !claims.contains(*child)) {
+        // A fork may have been taken up by somebody else.
+        if refuse_foreign(connection, me, child).is_ok()
+            && let Some(mut session) = read::read_session(connection, child)?
+        {
+            repair(connection, &mut session)?;
+            repair_children(connection, me, claims, child)?;
+        }
+    }
+    Ok(())
 }
 
 fn missing_results(messages: &[StoredMessage]) -> Vec<(Option<String>, ToolResult)> {

@@ -112,3 +112,25 @@ async fn a_session_left_open_by_a_dead_process_is_repaired_once() {
     assert_eq!(again, repaired);
     assert_eq!(after.load_session("s").await.unwrap().unwrap(), repaired);
 }
+
+#[tokio::test]
+async fn child_agents_that_died_with_their_parent_are_closed_with_it() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(home.path());
+    let mut writes = vec![Write::CreateSession(session("s")), Write::StartTurn(turn("s", "t", "running"))];
+    for (parent, child) in [("s", "child"), ("child", "grandchild")] {
+        writes.push(Write::CreateSession(SessionRow { parent_id: Some(parent.into()), ..session(child) }));
+        writes.push(Write::StartTurn(turn(child, &format!("t-{child}"), "running")));
+        writes.push(append(child, &format!("t-{child}"), calls(&[child])));
+    }
+    store.write(writes).await.unwrap();
+    drop(store);
+
+    let after = Store::open(home.path());
+    after.open_session("s").await.unwrap().unwrap();
+    for child in ["child", "grandchild"] {
+        let loaded = after.load_session(child).await.unwrap().unwrap();
+        assert_eq!(loaded.turns[0].exit_reason.as_deref(), Some("process_died"), "{child}");
+        assert!(texts(&loaded)[1].starts_with("Interrupted: turnd stopped"), "{child}");
+    }
+}
