@@ -8,6 +8,8 @@ use crate::provider::{ErrorKind, ProviderError};
 use crate::session::SessionError;
 use crate::turn::{TurnReport, TurnStatus};
 
+use super::to_client::pending_steer;
+
 /// Why a request has no result.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Error {
@@ -82,9 +84,8 @@ impl Error {
                 Self::new(error_code::INTERNAL_ERROR, message, Some(data))
             }
         };
-        if let (Some(words), Some(Value::Object(data))) = (&report.pending_steer, &mut error.data) {
-            // The user's own words, whole: they may want to send them again.
-            data.insert("pendingSteer".into(), words.as_str().into());
+        if let (Some(words), Some(Value::Object(data))) = (pending_steer(report), &mut error.data) {
+            data.insert("pendingSteer".into(), words.into());
         }
         error
     }

@@ -308,8 +308,13 @@ pub(super) fn outcome(report: &TurnReport) -> TurnOutcome {
             cached_tokens: report.usage.cached_tokens,
             reasoning_tokens: report.usage.reasoning_tokens,
         },
-        pending_steer: report.pending_steer.clone(),
+        pending_steer: pending_steer(report),
     }
+}
+
+/// What the model has not read of the user's words, for the user to send again.
+pub(super) fn pending_steer(report: &TurnReport) -> Option<String> {
+    report.pending_steer.as_deref().map(|words| shortened(words, ASKED_RAW_BYTES))
 }
 
 /// The answer to a prompt whose turn did not fail.
