@@ -10,7 +10,7 @@ use crate::message::{Message, Part, ToolCall, ToolResult};
 use crate::tool::Display;
 use crate::tool::process::Capture;
 use crate::turn::event::{StepTool, TurnEvent};
-use crate::turn::payload::{self, CallStatus};
+use crate::turn::payload::{self, CallEnd, CallStatus};
 use crate::turn::port::{CallState, Record, ToolCallRecord};
 use crate::turn::{TurnIo, foreign};
 
@@ -127,7 +127,8 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
             extra: None,
         };
         let hooks = &self.context.hooks;
-        hooks.observe(HookPoint::PostToolCall, || payload::ended_call(&call, &outcome.text, outcome.status)).await;
+        let end = CallEnd { call: &call, result: &outcome.text, status: outcome.status, took: None, request: None };
+        hooks.observe(HookPoint::PostToolCall, || payload::ended_call(end)).await;
         let is_failed = outcome.status != CallStatus::Done;
         let result = ToolResult {
             tool_call_id: record.id.clone(),

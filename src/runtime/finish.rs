@@ -81,7 +81,7 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
         let hooks = &self.context.hooks;
         if let Some(text) = report.answer.as_deref().filter(|_| report.status() == TurnStatus::Completed) {
             let request = self.request_text();
-            hooks.observe(HookPoint::PostLlmCall, || payload::answer(&request, text)).await;
+            hooks.observe(HookPoint::PostLlmCall, || payload::answer(&request, text, &self.history)).await;
         }
         if report.status() == TurnStatus::Interrupted {
             hooks.observe(HookPoint::AgentLoopStopped, payload::stopped).await;

@@ -230,7 +230,7 @@ async fn settle<Io: TurnIo>(context: &TurnContext, io: &Io, case: Case) -> Settl
     let Described { tool, arguments, plan } = &case.described;
     let call = ToolCall { id: case.call.clone(), name: tool.clone(), arguments: arguments.to_string(), extra: None };
     let hooks = &context.hooks;
-    let verdict = match hooks.decide_tool(|| payload::tool_call(&call, arguments)).await {
+    let verdict = match hooks.decide_tool(|| payload::tool_call(&call, arguments, None)).await {
         ToolDecision::Pass => case.must_ask.clone().map_or(HookVerdict::None, HookVerdict::Ask),
         ToolDecision::Ask { reason, changes } if changes.is_empty() => HookVerdict::Ask(reason),
         ToolDecision::Block(reason) => HookVerdict::Block(reason),

@@ -238,11 +238,10 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
         let hooks = &self.context.hooks;
         let is_first_turn = self.context.is_first_turn;
         let request = self.request_text();
-        let fields = || payload::user_message(&request, is_first_turn);
         if is_first_turn {
-            hooks.observe(HookPoint::OnSessionStart, fields).await;
+            hooks.observe(HookPoint::OnSessionStart, || payload::session_start(&request)).await;
         }
-        hooks.context(fields).await
+        hooks.context(|| payload::user_message(&request, is_first_turn, &self.history)).await
     }
 
     /// What the user asked, with corrections.

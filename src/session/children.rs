@@ -271,7 +271,7 @@ fn context(nursery: &Arc<Nursery>, seat: &Seat, [id, turn_id]: [&Arc<str>; 2]) -
             date: clock::date(clock::now_ms()),
         },
     );
-    let base = json!({ "session_id": &**id, "turn_id": &**turn_id });
+    let base = json!({ "session_id": &**id, "task_id": &**id, "turn_id": &**turn_id });
     TurnContext {
         session_id: Arc::clone(id),
         turn_id: Arc::clone(turn_id),

@@ -229,6 +229,7 @@ impl Session {
     pub(super) fn hooks(&self, turn_id: &str) -> HookSet {
         let base = json!({
             "session_id": &*self.id,
+            "task_id": &*self.id,
             "turn_id": turn_id,
             "model": self.row.model,
             "cwd": self.row.cwd,

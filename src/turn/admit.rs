@@ -92,7 +92,8 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
         if !hooks.has(HookPoint::PreToolCall) {
             return Ok(HookVerdict::None);
         }
-        let decision = hooks.decide_tool(|| payload::tool_call(&slot.call, &slot.arguments));
+        let request = self.scope.request_id();
+        let decision = hooks.decide_tool(|| payload::tool_call(&slot.call, &slot.arguments, Some(&request)));
         let (reason, changes) = match self.drive(decision).await? {
             ToolDecision::Block(reason) => return Ok(HookVerdict::Block(reason)),
             decision => decision.into_parts(),

@@ -6,10 +6,12 @@
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::message::{ToolCall, ToolResult};
@@ -19,7 +21,7 @@ use crate::tool::{
 };
 
 use super::admit::Refusal;
-use super::close::{Closed, Edit, close};
+use super::close::{Closed, Edit, Outcome, close};
 use super::context::Scope;
 use super::event::TurnEvent;
 use super::payload::CallStatus;
@@ -285,6 +287,7 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
             }
             let (call, record) = (slot.call.clone(), slot.record());
             let SlotState::Ready(prepared) = slot.state else { return Err(RecordError("a call lost its plan".into())) };
+            let began = Instant::now();
             let output = run_prepared(scope, &call.id, prepared, (slot.sandbox, slot.git), &cancel).await;
             if is_interactive && !output.is_error {
                 scope.io.emit(started).await;
@@ -294,14 +297,16 @@ impl<'a, Io: TurnIo> BatchRun<'a, Io> {
                 (false, true) => CallStatus::Failed,
                 (false, false) => CallStatus::Done,
             };
-            Ok((index, close(scope, &call, record, output, status).await?))
+            let outcome = Outcome { output, status, took: began.elapsed() };
+            Ok((index, close(scope, &call, record, outcome).await?))
         }));
     }
 
     /// Ends a call that was never launched.
     async fn finish(&mut self, index: usize, slot: Slot, refusal: Refusal) -> Result<(), RecordError> {
         let output = ToolOutput::error(refusal.text);
-        let done = close(self.scope, &slot.call, slot.record(), output, refusal.status).await?;
+        let outcome = Outcome { output, status: refusal.status, took: Duration::ZERO };
+        let done = close(self.scope, &slot.call, slot.record(), outcome).await?;
         self.store(index, done);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The end of a tool call: hooks, guardrail, store and client, in this order.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use super::event::TurnEvent;
 use super::foreign;
 use super::guardrail::Ended;
 use super::limit;
-use super::payload::{self, CallStatus};
+use super::payload::{self, CallEnd, CallStatus};
 use super::port::{CallState, Record, RecordError, ToolCallRecord, TurnIo};
 use super::steer;
 
@@ -32,14 +33,23 @@ pub(super) struct Edit {
     pub(super) is_failed: bool,
 }
 
+/// What came of a call.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) output: ToolOutput,
+    pub(super) status: CallStatus,
+    /// How long it ran.
+    pub(super) took: Duration,
+}
+
 /// Stores a call's result, then tells the client and the hooks.
 pub(super) async fn close<Io: TurnIo>(
     scope: &Scope<'_, Io>,
     call: &ToolCall,
     mut record: ToolCallRecord,
-    output: ToolOutput,
-    status: CallStatus,
+    outcome: Outcome,
 ) -> Result<Closed, RecordError> {
+    let Outcome { output, status, took } = outcome;
     let content = if output.content.is_empty() { vec![Part::text("(no output)")] } else { output.content };
     let mut result = ToolResult {
         tool_call_id: call.id.clone(),
@@ -50,10 +60,10 @@ pub(super) async fn close<Io: TurnIo>(
     };
     let hooks = &scope.context.hooks;
     let text = crate::message::plain_text(&result.content);
-    hooks.observe(HookPoint::PostToolCall, || payload::ended_call(call, &text, status)).await;
-    if let Some(text) =
-        hooks.transform(HookPoint::TransformToolResult, || payload::ended_call(call, &text, status)).await
-    {
+    let request = scope.request_id();
+    let end = CallEnd { call, result: &text, status, took: Some(took), request: Some(&request) };
+    hooks.observe(HookPoint::PostToolCall, || payload::ended_call(end)).await;
+    if let Some(text) = hooks.transform(HookPoint::TransformToolResult, || payload::ended_call(end)).await {
         result.content = vec![Part::text(text)];
     }
     foreign::plain_result(&mut result);

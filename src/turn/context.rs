@@ -1,5 +1,6 @@
 //! Everything a turn needs that is settled before it starts.
 
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -65,6 +66,8 @@ pub(super) struct Scope<'a, Io> {
     pub(super) cancel: &'a CancellationToken,
     pub(super) guardrails: &'a Mutex<Guardrails>,
     pub(super) batch_size: &'a BatchSize,
+    /// Requests sent so far.
+    pub(super) requests: &'a AtomicU32,
 }
 
 impl<Io> Scope<'_, Io> {

@@ -115,7 +115,7 @@ impl<Io: TurnIo> Turn<'_, Io> {
 
     async fn transform_answer(&mut self) {
         let Some(answer) = &self.answer else { return };
-        let fields = || payload::answer(&self.request_text(), &answer.text);
+        let fields = || payload::final_text(&self.request_text(), &answer.text);
         let replaced = self.scope.context.hooks.transform(HookPoint::TransformLlmOutput, fields).await;
         if let (Some(text), Some(answer)) = (replaced, &mut self.answer) {
             answer.text = text;
@@ -152,7 +152,7 @@ impl<Io: TurnIo> Turn<'_, Io> {
     async fn tell_hooks(&self, report: &TurnReport) {
         let hooks = &self.scope.context.hooks;
         if let Some(text) = report.answer.as_deref().filter(|_| report.status() == TurnStatus::Completed) {
-            hooks.observe(HookPoint::PostLlmCall, || payload::answer(&self.request_text(), text)).await;
+            hooks.observe(HookPoint::PostLlmCall, || payload::answer(&self.request_text(), text, &self.history)).await;
         }
         if report.status() == TurnStatus::Interrupted {
             hooks.observe(HookPoint::AgentLoopStopped, payload::stopped).await;

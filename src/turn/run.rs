@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::FutureExt;
@@ -48,7 +49,9 @@ pub async fn run_turn<Io: TurnIo>(
 ) -> TurnEnd {
     let guardrails = Mutex::new(Guardrails::new(context.strictness));
     let batch_size = BatchSize::default();
-    let mut turn = Turn::new(Scope { context, io, cancel, guardrails: &guardrails, batch_size: &batch_size }, history);
+    let requests = AtomicU32::new(0);
+    let scope = Scope { context, io, cancel, guardrails: &guardrails, batch_size: &batch_size, requests: &requests };
+    let mut turn = Turn::new(scope, history);
     // A fault of ours must not take the session with it, nor leave the turn without an end.
     let exit = match AssertUnwindSafe(turn.run()).catch_unwind().await {
         Ok(Ok(exit)) => exit,
@@ -221,10 +224,10 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         self.scope.context.compactor.gauge.begin_turn();
         let hooks = &self.scope.context.hooks;
         let is_first_turn = self.scope.context.is_first_turn;
-        let fields = || payload::user_message(&self.request_text(), is_first_turn);
         if is_first_turn {
-            hooks.observe(HookPoint::OnSessionStart, fields).await;
+            hooks.observe(HookPoint::OnSessionStart, || payload::session_start(&self.request_text())).await;
         }
+        let fields = || payload::user_message(&self.request_text(), is_first_turn, &self.history);
         self.hook_context = hooks.context(fields).await;
     }
 
@@ -292,6 +295,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         };
         let (end, sent) = step::call_model(&self.scope, call).await;
         self.api_calls += sent.requests;
+        self.scope.requests.store(self.api_calls, Ordering::Relaxed);
         self.abandoned = sent.shown;
         if let CallEnd::Reply(reply) = &end {
             self.count(reply).await;

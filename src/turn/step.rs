@@ -6,6 +6,8 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use crate::hook::HookPoint;
 use crate::message::{Message, Part};
 use crate::provider::auxiliary::SideTask;
@@ -18,7 +20,7 @@ use crate::tool::ToolSpec;
 
 use super::context::Scope;
 use super::event::{Severity, TurnEvent};
-use super::payload;
+use super::payload::{self, Asked};
 use super::port::TurnIo;
 
 /// What is asked of the model.
@@ -125,14 +127,17 @@ impl<Io: TurnIo> Attempts<'_, Io> {
             self.requests += 1;
             let number = self.call.requests_before + self.requests;
             let hooks = &self.scope.context.hooks;
-            let mut error = match self.attempt(&endpoint, number).await {
+            let asked = Asked { turn_id: &self.scope.context.turn_id, endpoint: &endpoint, number };
+            let began = Instant::now();
+            let mut error = match self.attempt(asked).await {
                 Ok(reply) => {
-                    hooks.observe(HookPoint::PostApiRequest, || payload::reply(&endpoint, number, &reply)).await;
+                    let fields = || payload::reply(asked, &reply, began.elapsed());
+                    hooks.observe(HookPoint::PostApiRequest, fields).await;
                     return CallEnd::Reply(reply);
                 }
                 Err(error) => error,
             };
-            self.reclassify(&endpoint, number, &mut error).await;
+            self.reclassify(asked, &mut error).await;
             tracing::debug!(%error, kind = error.kind.as_str(), "a model call failed");
             let visible = self.abandon();
             if self.sees_for_it(&error) {
@@ -170,10 +175,10 @@ impl<Io: TurnIo> Attempts<'_, Io> {
 
     /// Lets hooks see a failure and call it by another name before anything is done about it. Names that are none
     /// leave the classifier's.
-    async fn reclassify(&self, endpoint: &Endpoint, number: u32, error: &mut ProviderError) {
+    async fn reclassify(&self, asked: Asked<'_>, error: &mut ProviderError) {
         let hooks = &self.scope.context.hooks;
         let retries = self.recovery.failed_requests();
-        let fields = || payload::request_error(endpoint, number, retries, error);
+        let fields = || payload::request_error(asked, retries, error);
         hooks.observe(HookPoint::ApiRequestError, fields).await;
         let names = hooks.reasons(fields).await;
         if let Some(kind) = names.iter().find_map(|name| ErrorKind::named(name)) {
@@ -198,11 +203,12 @@ impl<Io: TurnIo> Attempts<'_, Io> {
         normalize(&messages, target)
     }
 
-    async fn attempt(&mut self, endpoint: &Endpoint, number: u32) -> Result<ModelReply, ProviderError> {
+    async fn attempt(&mut self, asked: Asked<'_>) -> Result<ModelReply, ProviderError> {
+        let endpoint = asked.endpoint;
         let messages = self.messages(endpoint);
         let hooks = &self.scope.context.hooks;
-        let (count, tools) = (messages.len(), self.call.tools.len());
-        hooks.observe(HookPoint::PreApiRequest, || payload::request(endpoint, number, count, tools)).await;
+        let (tools, max_tokens) = (self.call.tools.len(), endpoint.output_limit(self.call.output_cap));
+        hooks.observe(HookPoint::PreApiRequest, || payload::request(asked, &messages, tools, max_tokens)).await;
         let request = ModelRequest {
             system: &self.scope.context.system_prompt,
             messages: &messages,
