@@ -112,8 +112,8 @@ impl HookSet {
         replaced
     }
 
-    /// What `pre_llm_call` hooks want the model to know, joined.
-    pub async fn context(&self, fields: impl FnOnce() -> Value) -> Option<String> {
+    /// What `pre_llm_call` hooks want the model to know, in the order they were registered.
+    pub async fn context(&self, fields: impl FnOnce() -> Value) -> Vec<String> {
         let mut pieces = Vec::new();
         for answer in self.call(HookPoint::PreLlmCall, fields).await {
             match answer {
@@ -121,7 +121,7 @@ impl HookSet {
                 Err(failure) => tracing::warn!(%failure, "a context hook failed"),
             }
         }
-        (!pieces.is_empty()).then(|| pieces.join("\n\n"))
+        pieces
     }
 
     /// What `pre_tool_call` hooks decide: a block beats a question beats a change; changes are merged.

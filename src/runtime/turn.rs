@@ -16,7 +16,7 @@ use crate::provider::ProviderError;
 use crate::tool::process::Capture;
 use crate::turn::event::StepTool;
 use crate::turn::port::{CallState, RecordError, ToolCallRecord};
-use crate::turn::{ExitReason, TurnContext, TurnEnd, TurnIo, payload};
+use crate::turn::{ExitReason, TurnContext, TurnEnd, TurnIo, limit, payload};
 
 use super::connection::{Connection, Heard};
 use super::error::RuntimeError;
@@ -241,7 +241,8 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
         if is_first_turn {
             hooks.observe(HookPoint::OnSessionStart, || payload::session_start(&request)).await;
         }
-        hooks.context(|| payload::user_message(&request, is_first_turn, &self.history)).await
+        let pieces = hooks.context(|| payload::user_message(&request, is_first_turn, &self.history)).await;
+        limit::hook_context(&self.context.tool_context, pieces).await
     }
 
     /// What the user asked, with corrections.

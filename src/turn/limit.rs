@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::message::{Part, ToolResult};
+use crate::tool::ToolContext;
 use crate::tool::output::cap;
 use crate::tool::spill::Kept;
 
@@ -14,6 +15,12 @@ use super::context::Scope;
 
 /// Characters that a result keeps which came when its batch had given enough.
 const PREVIEW_CHARS: usize = 1_500;
+
+/// Characters of context that one hook may give the model with each request of a turn.
+const MAX_HOOK_CHARS: usize = 10_000;
+
+/// Characters that are left of a longer one.
+const HOOK_PREVIEW_CHARS: usize = 1_000;
 
 /// The least that a small window leaves for one result.
 const MIN_CHARS: usize = 8_000;
@@ -61,20 +68,34 @@ pub(super) async fn shorten<Io>(scope: &Scope<'_, Io>, result: &mut ToolResult, 
         if chars <= allowed {
             continue;
         }
-        let note = match (whole, &context.spill) {
-            (Some(kept), _) => kept.note(),
-            (None, None) => "ask for less".into(),
-            (None, Some(spill)) => {
-                let (spill, text) = (spill.clone(), text.clone());
-                match tokio::task::spawn_blocking(move || spill.keep(&text)).await {
-                    Ok(Ok(kept)) => kept.note(),
-                    Ok(Err(error)) => format!("it could not be kept whole: {error}"),
-                    Err(error) => format!("it could not be kept whole: {error}"),
-                }
-            }
+        let note = match whole {
+            Some(kept) => kept.note(),
+            None => keep(context, text).await,
         };
         *text = cap(text, allowed, &note).into_owned();
     }
+}
+
+/// Keeps a text whole where that is possible; gives the way there.
+async fn keep(context: &ToolContext, text: &str) -> String {
+    let Some(spill) = context.spill.clone() else { return "ask for less".into() };
+    let text = text.to_owned();
+    match tokio::task::spawn_blocking(move || spill.keep(&text)).await {
+        Ok(Ok(kept)) => kept.note(),
+        Ok(Err(error)) => format!("it could not be kept whole: {error}"),
+        Err(error) => format!("it could not be kept whole: {error}"),
+    }
+}
+
+/// What hooks want the model to know, as one text; a long piece becomes its head, its tail and the way to the rest.
+pub(crate) async fn hook_context(context: &ToolContext, mut pieces: Vec<String>) -> Option<String> {
+    for piece in &mut pieces {
+        if piece.chars().count() > MAX_HOOK_CHARS {
+            let note = keep(context, piece).await;
+            *piece = cap(piece, HOOK_PREVIEW_CHARS, &note).into_owned();
+        }
+    }
+    (!pieces.is_empty()).then(|| pieces.join("\n\n"))
 }
 
 #[cfg(test)]

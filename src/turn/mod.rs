@@ -16,7 +16,7 @@ pub mod exit;
 mod finish;
 pub mod foreign;
 mod guardrail;
-mod limit;
+pub(crate) mod limit;
 pub(crate) mod payload;
 mod pictures;
 pub mod port;

@@ -26,7 +26,7 @@ use super::limit::BatchSize;
 use super::port::{Record, RecordError, TurnIo};
 use super::step::{Call, CallEnd};
 use super::verify::SentBack;
-use super::{calls, compact, payload, steer, step};
+use super::{calls, compact, limit, payload, steer, step};
 
 /// Corrections one turn takes before it stops: each one throws work away.
 const MAX_REDIRECTS: u32 = 8;
@@ -228,7 +228,8 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
             hooks.observe(HookPoint::OnSessionStart, || payload::session_start(&self.request_text())).await;
         }
         let fields = || payload::user_message(&self.request_text(), is_first_turn, &self.history);
-        self.hook_context = hooks.context(fields).await;
+        let pieces = hooks.context(fields).await;
+        self.hook_context = limit::hook_context(&self.scope.context.tool_context, pieces).await;
     }
 
     /// What the user asked, with corrections.
