@@ -15,7 +15,7 @@ use super::marker::{Marker, kill_marked};
 use crate::sandbox::{self, SandboxPolicy};
 
 /// Time between TERM and KILL.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(1);
 
 /// A command's shell and everything it started. Dropping it kills them all.
 #[derive(Debug)]
