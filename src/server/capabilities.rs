@@ -80,6 +80,7 @@ pub(super) fn initialize_response(sandbox: &SandboxConfig) -> acp::InitializeRes
         .delete(acp::SessionDeleteCapabilities::new())
         .resume(acp::SessionResumeCapabilities::new())
         .close(acp::SessionCloseCapabilities::new())
+        .fork(acp::SessionForkCapabilities::new())
         .additional_directories(acp::SessionAdditionalDirectoriesCapabilities::new());
     let capabilities = acp::AgentCapabilities::new()
         .load_session(true)

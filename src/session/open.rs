@@ -61,10 +61,12 @@ pub struct Host {
 }
 
 /// How a session comes to be open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenKind {
     /// A new one.
     New,
+    /// A new one with the history of this one.
+    Fork(Arc<str>),
     /// A stored one.
     Stored(ReplayWish),
 }
@@ -125,8 +127,9 @@ impl Session {
         if let Some(problem) = &host.config.problem {
             return Err(SessionError::Config(problem.clone()));
         }
-        let loaded = match request.kind {
+        let loaded = match &request.kind {
             OpenKind::New => None,
+            OpenKind::Fork(from) => Some(fork(&host.store, from, &request).await?),
             OpenKind::Stored(_) if host.at_work.has(&request.id) => return Err(SessionError::AtWork(request.id)),
             OpenKind::Stored(_) => Some(load(&host.store, &request.id).await?),
         };
@@ -378,7 +381,7 @@ fn new_row(config: &Config, request: &OpenRequest, chain: &FallbackChain) -> Ses
         parent_id: None,
         lineage: None,
         cwd: request.cwd.to_string_lossy().into_owned(),
-        additional_roots: request.additional_roots.iter().map(|root| root.to_string_lossy().into_owned()).collect(),
+        additional_roots: texts(&request.additional_roots),
         model: chain.current().id(),
         mode: config.mode.as_str().into(),
         title: None,
@@ -397,6 +400,30 @@ fn call_ids(message: &Message) -> Vec<String> {
         Message::Assistant(assistant) => assistant.tool_calls.iter().map(|call| call.id.clone()).collect(),
         Message::User(_) | Message::Tool(_) => Vec::new(),
     }
+}
+
+/// Copies a session and opens the copy.
+async fn fork(store: &Store, from: &Arc<str>, request: &OpenRequest) -> Result<LoadedSession, SessionError> {
+    let source = store.load_session(from).await.map_err(|error| store_error(from, &error))?;
+    let source = source.ok_or_else(|| SessionError::Unknown(Arc::clone(from)))?.row;
+    let now = clock::now_ms();
+    let row = SessionRow {
+        id: request.id.to_string(),
+        cwd: request.cwd.to_string_lossy().into_owned(),
+        additional_roots: texts(&request.additional_roots),
+        parent_id: None,
+        lineage: None,
+        created_at_ms: now,
+        updated_at_ms: now,
+        ..source
+    };
+    let write = Write::ForkSession { from: from.to_string(), row };
+    store.write(vec![write]).await.map_err(|error| store_error(from, &error))?;
+    load(store, &request.id).await
+}
+
+fn texts(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
 async fn load(store: &Store, id: &Arc<str>) -> Result<LoadedSession, SessionError> {

@@ -12,6 +12,7 @@ mod codec;
 mod compact;
 mod error;
 mod file;
+mod fork;
 mod read;
 mod schema;
 mod search;

@@ -242,7 +242,7 @@ impl Db {
     /// Keeps in mind what a stored change means for this store.
     fn note(&mut self, write: &Write) {
         match write {
-            Write::CreateSession(row) => drop(self.claims.insert(row.id.clone())),
+            Write::CreateSession(row) | Write::ForkSession { row, .. } => drop(self.claims.insert(row.id.clone())),
             Write::DeleteSession { id } | Write::ReleaseSession { id } => drop(self.claims.remove(id)),
             Write::AppendMessage { .. } | Write::AmendMessage { .. } => self.unindexed += 1,
             // The end of a turn is a good moment, and a few short turns are indexed together.

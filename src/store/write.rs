@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::claim::{self, Owner};
 use super::error::StoreError;
-use super::{ApprovalRow, SessionRow, Standing, ToolCallRow, TurnRow, codec, compact, search};
+use super::{ApprovalRow, SessionRow, Standing, ToolCallRow, TurnRow, codec, compact, fork, search};
 use crate::clock;
 use crate::message::{Message, Usage};
 
@@ -13,6 +13,13 @@ use crate::message::{Message, Usage};
 pub enum Write {
     /// A new session, claimed by this process.
     CreateSession(SessionRow),
+    /// A new session with the history of another, claimed by this process.
+    ForkSession {
+        /// The session that is copied.
+        from: String,
+        /// The new one.
+        row: SessionRow,
+    },
     /// Changes what is `Some`.
     UpdateSession {
         /// The session.
@@ -108,6 +115,7 @@ pub enum Write {
 pub(super) fn apply(connection: &Connection, me: &Owner, write: &Write) -> Result<(), StoreError> {
     match write {
         Write::CreateSession(row) => create_session(connection, me, row),
+        Write::ForkSession { from, row } => fork::fork(connection, me, from, row),
         Write::UpdateSession { .. } => update_session(connection, write),
         Write::AppendMessage { session_id, turn_id, message } => {
             let place = next_place(connection, session_id)?;
@@ -128,7 +136,7 @@ pub(super) fn apply(connection: &Connection, me: &Owner, write: &Write) -> Resul
     }
 }
 
-fn create_session(connection: &Connection, me: &Owner, row: &SessionRow) -> Result<(), StoreError> {
+pub(super) fn create_session(connection: &Connection, me: &Owner, row: &SessionRow) -> Result<(), StoreError> {
     // A parent that was deleted meanwhile is no reason to refuse the child.
     connection
         .prepare_cached(

@@ -33,6 +33,7 @@ pub(super) fn register(module: &mut RpcModule<Server>) -> Result<(), RegisterMet
     module.register_async_method("session/new", session_open::new)?;
     module.register_async_method("session/load", session_open::load)?;
     module.register_async_method("session/resume", session_open::resume)?;
+    module.register_async_method("session/fork", session_open::fork)?;
     module.register_async_method("session/list", session_list::list)?;
     module.register_async_method("session/delete", session_close::delete)?;
     module.register_async_method("session/close", session_close::close)?;

@@ -1,4 +1,4 @@
-//! `session/new`, `session/load` and `session/resume`.
+//! `session/new`, `session/load`, `session/resume` and `session/fork`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -66,6 +66,40 @@ pub(super) async fn resume(
     let opened = stored(&server, params, ReplayWish::Silent).await?;
     RequestContext::of(&extensions)?.hold(opened.delivered);
     Ok(acp::ResumeSessionResponse::new()
+        .modes(to_client::modes(opened.options.mode))
+        .config_options(to_client::options(&opened.options)))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ForkParams {
+    session_id: Arc<str>,
+    cwd: PathBuf,
+    #[serde(default)]
+    additional_directories: Vec<PathBuf>,
+    #[serde(default)]
+    mcp_servers: Vec<serde_json::Value>,
+    #[serde(default)]
+    cursor_id: Option<serde_json::Value>,
+}
+
+/// Copies a stored session, also while a turn of it runs: what that turn has not finished is closed in the copy.
+pub(super) async fn fork(
+    params: Params<'static>,
+    server: Arc<Server>,
+    extensions: Extensions,
+) -> Result<acp::ForkSessionResponse, Error> {
+    let params: ForkParams = from_client::params(&params)?;
+    if params.cursor_id.is_some() {
+        return Err(Error::invalid_params("cursorId", "sessions have no cursors here"));
+    }
+    let context = RequestContext::of(&extensions)?;
+    let id: Arc<str> = uuid::Uuid::now_v7().to_string().into();
+    let folders = Folders::check(&params.cwd, &params.additional_directories)?;
+    let servers = mcp_servers::read_values(params.mcp_servers);
+    let opened = open(&server, Arc::clone(&id), OpenKind::Fork(params.session_id), folders, servers).await?;
+    context.hold(opened.delivered);
+    Ok(acp::ForkSessionResponse::new(id)
         .modes(to_client::modes(opened.options.mode))
         .config_options(to_client::options(&opened.options)))
 }
