@@ -22,6 +22,8 @@ from pathlib import Path
 CHUNKS = 10_000
 WARM_TURNS = 50
 SESSIONS = 20
+OPEN_SESSIONS = 1_000
+LOADED_TURNS = 100
 ANSWER_SECONDS = 60
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -247,7 +249,7 @@ def cancel(make, rounds):
 
 
 def memory(make):
-    """Resident memory after one session, and after SESSIONS sessions with a turn each."""
+    """Resident memory after one session, after SESSIONS with a turn each, and with OPEN_SESSIONS."""
     with make() as daemon:
         daemon.initialize()
         first = daemon.session()
@@ -256,6 +258,25 @@ def memory(make):
         for _ in range(SESSIONS - 1):
             daemon.answer(daemon.prompt(daemon.session(), "short"))
         yield f"memory with {SESSIONS} used sessions", daemon.resident_bytes() / 1e6, "MB", None
+        for _ in range(OPEN_SESSIONS - SESSIONS):
+            daemon.session()
+        yield f"memory with {OPEN_SESSIONS} open sessions", daemon.resident_bytes() / 1e6, "MB", None
+
+
+def load(make, rounds):
+    """session/load of LOADED_TURNS turns, each time by a new process."""
+    with make() as daemon:
+        daemon.initialize()
+        session = daemon.session()
+        for _ in range(LOADED_TURNS):
+            daemon.answer(daemon.prompt(session, "short"))
+    taken = []
+    for _ in range(rounds):
+        with make() as daemon:
+            daemon.initialize()
+            wish = {"sessionId": session, "cwd": daemon.folder, "mcpServers": []}
+            taken.append(seconds(lambda: daemon.call("session/load", wish)))
+    yield f"session/load of {LOADED_TURNS} turns", statistics.median(taken) * 1000, "ms", None
 
 
 def sandbox(turnd, folder, rounds):
@@ -288,6 +309,7 @@ def measure(turnd, port, rounds):
         yield from warm(make, port)
         yield from stream(make, port, max(3, rounds // 4))
         yield from cancel(make, rounds)
+        yield from load(make, rounds)
         yield from memory(make)
         yield from sandbox(turnd, folder, rounds)
         yield "size of the binary", os.path.getsize(turnd) / 1e6, "MB", None
