@@ -147,11 +147,12 @@ impl Case<'_> {
         let Some(inner) = peel(command) else {
             return;
         };
-        let assessment = program::assess(&inner);
+        let assessment = program::assess(&now.settled(&inner, self));
         let mut objections = assessment.objections.clone();
         objections.extend(danger::objections(&inner, self.places, &now.all));
-        if let Some(setting) = self.repository_runs(&inner, &assessment, now) {
-            let reason = format!("the repository's `{setting}` makes git run something");
+        let setting = self.repository_runs(&inner, &assessment, now);
+        let planted = self.planted_by_workspace(&inner, &assessment, now);
+        if let Some(reason) = setting.or(planted) {
             findings.changes(|| reason.clone());
             findings.need(NeedKind::Command, display::escape(&reason));
             findings.to_cover = None;
@@ -182,7 +183,7 @@ impl Case<'_> {
         now.go(&inner, self);
     }
 
-    /// The setting of a repository that would make this reading git command run something.
+    /// Why this reading git command would run something that its repository names.
     fn repository_runs(&self, command: &Command, assessment: &Assessment, now: &Folders) -> Option<String> {
         let is_git = command.words.first().is_some_and(|program| shell::program_name(&program.text) == "git");
         if !is_git || !assessment.is_read_only {
@@ -191,7 +192,14 @@ impl Case<'_> {
         let elsewhere =
             assessment.paths.iter().filter_map(|path| now.spots(path, self)).flatten().map(|spot| spot.real);
         let folders: Vec<PathBuf> = now.all.iter().cloned().chain(elsewhere).take(MAX_FOLDERS * 4).collect();
-        running_setting(&folders)
+        running_setting(&folders).map(|setting| format!("the repository's `{setting}` makes git run something"))
+    }
+
+    /// Why a program that only tells its version would run another one that the workspace names.
+    fn planted_by_workspace(&self, command: &Command, assessment: &Assessment, now: &Folders) -> Option<String> {
+        let program = command.words.first().filter(|_| assessment.asks_version)?;
+        let file = self.places.planted_program(&shell::program_name(&program.text), &now.all)?;
+        Some(format!("`{}` says what runs as `{}`", file.display(), program.text))
     }
 
     /// Paths that a reading command names.
@@ -231,17 +239,14 @@ impl Case<'_> {
         }
     }
 
-    /// Secrets that a command would come upon in the folders it searches.
+    /// What a command would come upon in the folders it searches: secrets, links out of the workspace.
     fn searched(&self, assessment: &Assessment, now: &Folders, findings: &mut Findings) {
-        if !assessment.is_deep {
-            return;
-        }
+        let Some(below) = &assessment.below else { return };
         let named: Vec<PathBuf> =
             assessment.paths.iter().filter_map(|path| now.spots(path, self)).flatten().map(|spot| spot.real).collect();
         let folders = if named.is_empty() { &now.all } else { &named };
-        if let Some(secret) = folders.iter().find_map(|folder| self.places.secret_below(folder)) {
-            let shown = display::escape(&secret.to_string_lossy());
-            findings.need(NeedKind::Always, format!("searches what may hold secrets: {shown}"));
+        if let Some(hazard) = folders.iter().find_map(|folder| self.places.hazard_below(folder, below)) {
+            findings.need(NeedKind::Always, display::escape(&hazard));
         }
     }
 

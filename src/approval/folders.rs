@@ -118,6 +118,25 @@ impl Folders {
         }
     }
 
+    /// The command with each pattern that no file's name makes an option of written so that it cannot be one.
+    pub(super) fn settled(&self, command: &Command, case: &Case<'_>) -> Command {
+        let is_harmless = |text: &str| {
+            self.all.iter().all(|folder| {
+                let pattern = case.places.spot(folder, Path::new(text)).spelled;
+                let is_option =
+                    |path: &PathBuf| path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('-'));
+                expand(&pattern).is_some_and(|found| !found.iter().any(is_option))
+            })
+        };
+        let settle = |word: &Word| match word.kind {
+            WordKind::Glob if !word.text.contains('/') && !word.text.starts_with('-') && is_harmless(&word.text) => {
+                Word { text: format!("./{}", word.text), ..word.clone() }
+            }
+            _ => word.clone(),
+        };
+        Command { words: command.words.iter().map(settle).collect(), ..command.clone() }
+    }
+
     /// Everything that any word of a command may name, values of options included.
     pub(super) fn mentioned(&self, command: &Command, case: &Case<'_>) -> Vec<Spot> {
         let targets =

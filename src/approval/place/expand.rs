@@ -17,6 +17,10 @@ pub(in crate::approval) fn expand(pattern: &Path) -> Option<Vec<PathBuf>> {
             found.iter_mut().for_each(|path| path.push(component));
             continue;
         }
+        // Classes such as `[[:alpha:]]` mean something else to the matcher.
+        if ["[:", "[.", "[="].iter().any(|class| name.contains(class)) {
+            return None;
+        }
         let Ok(glob) = GlobBuilder::new(&name).literal_separator(true).build() else { return None };
         let matcher = glob.compile_matcher();
         let mut next = Vec::new();

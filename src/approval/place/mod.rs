@@ -4,8 +4,10 @@
 //! followed as far as the file system knows it. A name that the file system might fold to a
 //! protected one (case, ignorable characters, short names) counts as that one.
 
+mod below;
 mod expand;
 mod names;
+mod planted;
 mod real;
 mod repository;
 
@@ -22,9 +24,6 @@ use real::{absolute, normal, real_path};
 pub(super) use repository::running_setting;
 
 use super::rule::path_glob;
-
-/// Entries looked at when a command searches a whole folder.
-const MAX_SEARCHED: usize = 2_000;
 
 /// The folders a session is about and the places that need care.
 #[derive(Clone, Debug)]
@@ -222,27 +221,6 @@ impl Places {
 
     pub(super) fn has_deny_read(&self) -> bool {
         !self.deny_read.is_empty()
-    }
-
-    /// The first file with secrets below a folder. Looks at so many entries and no further, and not into
-    /// what nobody searches on purpose.
-    pub(super) fn secret_below(&self, folder: &Path) -> Option<PathBuf> {
-        let mut left = MAX_SEARCHED;
-        let mut pending = vec![folder.to_path_buf()];
-        while let Some(folder) = pending.pop() {
-            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-                left = left.checked_sub(1)?;
-                let path = entry.path();
-                if names::has_secret_name(Path::new(&entry.file_name())) {
-                    return Some(path);
-                }
-                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                if is_folder && ![".git", "node_modules", "target"].iter().any(|name| path.ends_with(name)) {
-                    pending.push(path);
-                }
-            }
-        }
-        None
     }
 
     /// True when the configuration forbids reading here.

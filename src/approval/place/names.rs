@@ -100,8 +100,8 @@ fn is_secret_name(name: &str) -> bool {
     })
 }
 
-const STEERING_FOLDERS: [(&str, &str); 6] = [
-    ("the editor", ".vscode .idea .zed .fleet .vs .devcontainer"),
+const STEERING_FOLDERS: [(&str, &str); 9] = [
+    ("the editor", ".vscode .idea .zed .fleet .vs .devcontainer .vim .emacs.d"),
     (
         "an agent",
         ".cursor .claude .codex .gemini .windsurf .continue .agents .opencode .kiro .roo .cline .amazonq \
@@ -110,8 +110,11 @@ const STEERING_FOLDERS: [(&str, &str); 6] = [
     ),
     ("the build server or an agent", ".github"),
     ("the build server", ".gitlab .circleci .buildkite"),
-    ("git hooks", ".husky"),
-    ("the build tool", ".cargo"),
+    ("git hooks", ".husky .githooks"),
+    ("the build tool", ".cargo .mvn"),
+    ("a package manager", ".yarn .bundle"),
+    ("the version control", ".hg .jj .svn"),
+    ("the shell", ".direnv"),
 ];
 
 const STEERING_FILES: [(&str, &str); 10] = [
@@ -134,11 +137,11 @@ const STEERING_FILES: [(&str, &str); 10] = [
     (
         "the shell",
         ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile \
-            .zlogin .zlogout config.fish .inputrc .mise.toml mise.toml",
+            .zlogin .zlogout config.fish .inputrc .mise.toml mise.toml .tool-versions",
     ),
-    ("the editor", ".vimrc .exrc .nvimrc .nvim.lua .emacs .dir-locals.el"),
+    ("the editor", ".vimrc .exrc .nvimrc .nvim.lua .ideavimrc .emacs .dir-locals.el .lvimrc"),
     ("the terminal", ".tmux.conf .screenrc"),
-    ("the debugger", ".gdbinit .lldbinit"),
+    ("the debugger", ".gdbinit .lldbinit .pdbrc"),
 ];
 
 /// What a file steers, if it steers something.
@@ -147,7 +150,10 @@ pub(super) fn steering(path: &Path) -> Option<&'static str> {
     let listed = |table: &[(&'static str, &str)], name: &str| {
         table.iter().find(|(_, listed)| listed.split_ascii_whitespace().any(|n| n == name)).map(|(what, _)| *what)
     };
-    listed(&STEERING_FILES, names.last()?)
+    let last = names.last()?;
+    let is_project = last.ends_with(".code-workspace") || last.ends_with(".sublime-project");
+    listed(&STEERING_FILES, last)
+        .or_else(|| is_project.then_some("the editor"))
         .or_else(|| names.iter().find_map(|name| listed(&STEERING_FOLDERS, name)))
         .or_else(|| names.iter().any(|name| is_git_dir(name)).then_some("git"))
 }

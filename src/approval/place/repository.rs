@@ -19,7 +19,7 @@ const MAX_MODULES: usize = 64;
 /// Settings whose value git runs while it reads, or that bring in others, as `section.key` or `section.*.key`.
 const RUNNING: &str = "core.fsmonitor core.pager core.attributesfile core.alternaterefscommand core.hookspath diff.external \
     diff.*.textconv diff.*.command filter.*.clean filter.*.smudge filter.*.process pager.* include.path includeif.*.path \
-    gpg.program gpg.*.program log.showsignature";
+    gpg.program gpg.*.program log.showsignature man.*.cmd man.*.path browser.*.cmd browser.*.path";
 
 /// Settings whose value git runs while it fetches, which it does on its own for objects that a partial clone left out.
 const FETCHING: &str = "core.sshcommand core.gitproxy core.askpass credential.helper credential.*.helper protocol.* \

@@ -1,6 +1,6 @@
 //! `find`: reads unless an action of its expression does more.
 
-use super::{Assessment, Sees, lists};
+use super::{Assessment, Below, Sees, lists};
 use crate::approval::shell::{Command, Word, WordKind};
 
 /// Parts of an expression that read and print, and nothing else.
@@ -13,6 +13,12 @@ const TESTS: &str = "-name -iname -path -ipath -wholename -iwholename -regex -ir
 /// Programs that may be run on what is found: they read, and no name of a file can make them do more.
 pub(super) const HARMLESS: &str =
     "wc cat head tail ls stat file du md5sum sha1sum sha256sum basename dirname echo grep egrep fgrep";
+
+/// What stands for a found file in the words of an action.
+const FOUND: &str = "{}";
+
+/// The same in the reading of those words.
+const SOME_FILE: &str = "./found";
 
 pub(super) fn assess(arguments: &[Word]) -> Assessment {
     let mut out = Assessment { is_read_only: true, sees: Sees::Names, ..Assessment::default() };
@@ -41,23 +47,84 @@ pub(super) fn assess(arguments: &[Word]) -> Assessment {
             out.refuse(&reason, text);
         }
     }
+    if out.sees.of_content() {
+        out.below = Some(below(arguments));
+    }
     out
 }
 
 /// The program of an `-exec`, which must be a harmless one; gives what follows it.
 fn executed<'a>(action: &str, words: &'a [Word], out: &mut Assessment) -> &'a [Word] {
-    let end = words.iter().position(|word| matches!(word.text.as_str(), ";" | "+")).unwrap_or(words.len());
-    let (inner, rest) = words.split_at(end);
+    let (inner, rest) = words.split_at(end_of_action(words));
     let is_harmless = inner.first().and_then(Word::as_literal).is_some_and(|program| lists(HARMLESS, program));
-    let found = |word: &Word| if word.text == "{}" { Word::literal("./found") } else { word.clone() };
+    // What is found only stands for itself where it is a word of its own.
+    let is_whole = inner.iter().all(|word| word.text == FOUND || !word.text.contains(FOUND));
+    let found = |word: &Word| if word.text == FOUND { Word::literal(SOME_FILE) } else { word.clone() };
     let command = Command { words: inner.iter().map(found).collect(), ..Command::default() };
     let inner = super::assess(&command);
-    if !is_harmless || !inner.is_read_only {
+    let mut others: Vec<Word> = inner.paths.into_iter().filter(|path| path.text != SOME_FILE).collect();
+    // There they are names below folders that are only known when it runs.
+    let leads_elsewhere = action == "-execdir" && !others.is_empty();
+    if !is_harmless || !is_whole || leads_elsewhere || !inner.is_read_only {
         out.refuse(&format!("`{action}` runs a program"), action);
     }
-    out.sees = Sees::Content;
-    out.paths.extend(inner.paths.into_iter().filter(|path| path.text != "./found"));
+    if inner.sees.of_content() {
+        out.sees = Sees::Content;
+    }
+    out.paths.append(&mut others);
     rest
+}
+
+/// Where the words of an action end: at `;`, or at a `+` behind what is found.
+fn end_of_action(words: &[Word]) -> usize {
+    let is_end = |at: usize| {
+        words.get(at).is_some_and(|word| {
+            word.text == ";"
+                || word.text == "+"
+                    && at.checked_sub(1).and_then(|before| words.get(before)).is_some_and(|word| word.text == FOUND)
+        })
+    };
+    (0..words.len()).find(|at| is_end(*at)).unwrap_or(words.len())
+}
+
+/// What an expression finds, for those who open it. Each alternative must name what it finds, else it may be
+/// anything.
+pub(super) fn below(expression: &[Word]) -> Below {
+    let texts: Vec<&str> = expression.iter().map(|word| word.text.as_str()).collect();
+    let mut found = Below { follows_links: true, ..Below::default() };
+    let acts = texts.iter().any(|text| text.starts_with("-print") || text.starts_with("-exec"));
+    let mut is_named = true;
+    let mut is_file = true;
+    for alternative in texts.split(|text| matches!(*text, "-o" | "-or" | ",")) {
+        if acts && alternative.contains(&"-prune") && !alternative.iter().any(|text| text.starts_with("-print")) {
+            continue;
+        }
+        let names = tested(alternative, &["-name", "-iname"]);
+        is_named &= !names.is_empty();
+        found.names.extend(names);
+        is_file &= tested(alternative, &["-type"]) == ["f"];
+    }
+    if !is_named {
+        found.names.clear();
+    }
+    found.follows_links = !is_file;
+    found
+}
+
+/// The values of tests that are not negated; nothing where a negation may reach over several.
+fn tested(alternative: &[&str], tests: &[&str]) -> Vec<String> {
+    let is_not = |text: &str| matches!(text, "!" | "-not");
+    if alternative.windows(2).any(|pair| matches!(pair, [not, next] if is_not(not) && (*next == "(" || is_not(next)))) {
+        return Vec::new();
+    }
+    let mut values = Vec::new();
+    for (at, text) in alternative.iter().enumerate() {
+        let is_negated = at.checked_sub(1).and_then(|before| alternative.get(before)).is_some_and(|text| is_not(text));
+        if tests.contains(text) && !is_negated {
+            values.extend(alternative.get(at + 1).map(|value| (*value).to_owned()));
+        }
+    }
+    values
 }
 
 fn is_number(text: &str) -> bool {

@@ -1,6 +1,6 @@
 //! `git`: the subcommands that only read, without the options that run or write.
 
-use super::{Assessment, lists};
+use super::{Assessment, Below, lists};
 use crate::approval::shell::{Word, WordKind};
 
 /// Subcommands that read whatever their operands.
@@ -14,15 +14,13 @@ const REFUSED: &str = "--ext-diff --textconv --filters --output --open-files-in-
     --ignore-revs-file --namespace";
 
 /// Settings that change only how the output looks.
-const PLAIN_SETTINGS: [&str; 7] = [
-    "color.ui=",
-    "core.quotepath=",
-    "core.quotePath=",
-    "core.pager=cat",
-    "log.showSignature=false",
-    "diff.color=",
-    "pager.",
-];
+const PLAIN_SETTINGS: [&str; 4] = ["color.ui=", "core.quotepath=", "core.quotePath=", "diff.color="];
+
+/// Settings that turn off what git would run.
+fn turns_off(setting: &str) -> bool {
+    matches!(setting, "core.pager=cat" | "log.showSignature=false" | "core.fsmonitor=false")
+        || (setting.starts_with("pager.") && setting.ends_with("=false"))
+}
 
 pub(super) fn assess(arguments: &[Word]) -> Assessment {
     let mut out = Assessment { is_read_only: true, ..Assessment::default() };
@@ -40,6 +38,10 @@ pub(super) fn assess(arguments: &[Word]) -> Assessment {
     };
     for word in rest {
         check_word(name, word, &mut out);
+    }
+    if name == "grep" && rest.iter().any(|word| word.text.starts_with("--unt") || word.text.starts_with("--no-exc")) {
+        out.paths = vec![Word::literal(".")];
+        out.below = Some(Below::default());
     }
     if !lists(READS, name) && !is_listing(name, rest) {
         out.is_read_only = false;
@@ -59,9 +61,7 @@ fn global_options<'a>(arguments: &'a [Word], out: &mut Assessment) -> Option<&'a
             }
             "-c" => {
                 let (setting, more) = more.split_first()?;
-                if !PLAIN_SETTINGS.iter().any(|plain| setting.text.starts_with(plain))
-                    || setting.text.starts_with("pager.") && !setting.text.ends_with("=false")
-                {
+                if !turns_off(&setting.text) && !PLAIN_SETTINGS.iter().any(|plain| setting.text.starts_with(plain)) {
                     out.refuse("`-c` changes git's settings, which can run programs", "-c");
                 }
                 rest = more;
@@ -93,6 +93,9 @@ fn check_word(subcommand: &str, word: &Word, out: &mut Assessment) {
     let name = text.split_once('=').map_or(text, |(name, _)| name);
     let is_refused = name.starts_with("--")
         && name.len() > 2
+        // `--text` has a meaning of its own, and to `rev-parse` the folder is a question.
+        && name != "--text"
+        && (subcommand, text) != ("rev-parse", "--git-dir")
         && REFUSED.split_ascii_whitespace().any(|refused| refused.starts_with(name));
     let opens_pager = subcommand == "grep" && name.starts_with("-O");
     if is_refused || opens_pager {
@@ -153,14 +156,17 @@ fn is_listing(name: &str, rest: &[Word]) -> bool {
             options_known && (asking || operands().count() == 0)
         }
         "tag" => {
-            let listing =
-                ["-l", "--list", "-n", "--contains", "--points-at", "--merged", "--sort", "--format", "--column"];
-            let asks = texts.is_empty()
-                || texts.iter().any(|text| listing.contains(&text.split_once('=').map_or(*text, |(name, _)| name)));
-            asks && texts.iter().filter(|text| text.starts_with('-')).all(|text| {
-                let name = text.split_once('=').map_or(*text, |(name, _)| name);
-                listing.contains(&name) || name.trim_start_matches("-n").chars().all(|c| c.is_ascii_digit())
-            })
+            let asks = ["-l", "--list", "--contains", "--no-contains", "--points-at", "--merged", "--no-merged"];
+            let shows = ["--sort", "--format", "--column", "--color", "--ignore-case", "-i"];
+            let name = |text: &&str| text.split_once('=').map_or(*text, |(name, _)| name).to_owned();
+            let is_count = |text: &str| text.strip_prefix("-n").is_some_and(|n| n.chars().all(|c| c.is_ascii_digit()));
+            let is_asking = |text: &&str| asks.contains(&name(text).as_str()) || is_count(text);
+            // Without one of these a name makes a tag, however the list would be shown.
+            (operands().count() == 0 || texts.iter().any(is_asking))
+                && texts
+                    .iter()
+                    .filter(|text| text.starts_with('-'))
+                    .all(|text| is_asking(text) || shows.contains(&name(text).as_str()))
         }
         "remote" => {
             only_options(&["-v", "--verbose"]) || matches!(texts.as_slice(), ["get-url", ..]) && operands().count() == 2

@@ -5,10 +5,12 @@
 //! or write a file is named here even where it is rare, and so is every abbreviation of it.
 
 mod awk;
+mod condition;
 mod find;
 mod git;
 mod sed;
 mod table;
+mod xargs;
 
 use super::shell::{Command, SHELLS, Word, WordKind, interpreter, is_wrapper, program_name, wrapped_program};
 
@@ -17,14 +19,29 @@ use super::shell::{Command, SHELLS, Word, WordKind, interpreter, is_wrapper, pro
 pub(super) struct Assessment {
     /// True when the program, used like this, changes nothing and runs nothing.
     pub(super) is_read_only: bool,
-    /// True when it reads everything below the folders it is given, hidden files too.
-    pub(super) is_deep: bool,
+    /// What it opens below the folders it is given, when it searches them, hidden files too.
+    pub(super) below: Option<Below>,
     /// What it shows of what it reads.
     pub(super) sees: Sees,
     /// Words that are (or may be) paths it reads.
     pub(super) paths: Vec<Word>,
+    /// True when it only tells its version or where things are.
+    pub(super) asks_version: bool,
     /// What stands against running it under a rule that does not spell the same word.
     pub(super) objections: Vec<Objection>,
+}
+
+/// Which files a search opens in the folders it is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Below {
+    /// Patterns of the names; empty: all of them.
+    pub(super) names: Vec<String>,
+    /// Patterns of names that are left out.
+    pub(super) left_out: Vec<String>,
+    /// True when links among them are followed.
+    pub(super) follows_links: bool,
+    /// True when names are handed on cut at blanks and quotes, so that a piece of one can name another file.
+    pub(super) splits_names: bool,
 }
 
 /// Something a command does beyond what its program suggests.
@@ -67,6 +84,12 @@ pub(super) enum Sees {
     Names,
 }
 
+impl Sees {
+    fn of_content(self) -> bool {
+        self == Self::Content
+    }
+}
+
 /// True when a list of words in one text holds this word.
 fn lists(list: &str, word: &str) -> bool {
     !word.is_empty() && list.split_ascii_whitespace().any(|listed| listed == word)
@@ -91,18 +114,19 @@ pub(super) fn assess(command: &Command) -> Assessment {
     let arguments = command.arguments();
     let Some(name) = trusted_name(program) else { return unknown(program, command) };
     if is_version_query(name, arguments) {
-        return Assessment { is_read_only: true, ..Assessment::default() };
+        return Assessment { is_read_only: true, asks_version: true, ..Assessment::default() };
     }
     match name {
         "git" => return git::assess(arguments),
         "find" => return find::assess(arguments),
         "sed" => return sed::assess(arguments),
         "awk" | "gawk" | "mawk" | "nawk" => return awk::assess(arguments),
-        "[" | "[[" | "test" => return test(arguments),
+        "[" | "[[" | "test" => return condition::assess(name, command),
+        "printf" => return printf(arguments),
         "command" => return command_query(arguments),
         "read" => return read(arguments),
         "ps" => return ps(arguments),
-        "xargs" => return xargs(command),
+        "xargs" => return xargs::assess(command),
         _ => {}
     }
     match table::READERS.iter().find(|reader| lists(reader.names, name)) {
@@ -174,14 +198,93 @@ fn special_words(name: &str, arguments: &[Word], out: &mut Assessment) {
             }
         }
         "grep" | "egrep" | "fgrep" | "zgrep" => {
-            let is_limited = texts().any(|text| text.starts_with("--include") || text.contains(".env"));
-            out.is_deep = (has_letter('r') || has("--recursive")) && !is_limited;
+            let recurses = texts().zip(texts().skip(1)).any(|(option, value)| option == "-d" && value == "recurse")
+                || texts().any(|text| text.starts_with("--directories=rec") || text == "-drecurse");
+            if has_letter('r') || has("--recursive") || recurses {
+                let names = values(arguments, "--include");
+                let left_out = values(arguments, "--exclude");
+                out.below = Some(Below { names, left_out, ..Below::default() });
+            }
         }
-        "rg" => out.is_deep = has("--hidden") || has("-.") || texts().any(|text| text.starts_with("-uu")),
-        "ag" => out.is_deep = has("--hidden") || has_letter('u'),
-        "diff" => out.is_deep = has_letter('r') || has("--recursive"),
+        "rg" => out.below = hidden_files(arguments),
+        "ag" if has("--hidden") || has_letter('u') => out.below = Some(Below::default()),
+        "diff" if has_letter('r') || has("--recursive") => {
+            out.below = Some(Below { follows_links: true, ..Below::default() });
+        }
+        "nm" | "size" | "strings" | "readelf" | "objdump" => {
+            if let Some(word) = texts().find(|text| text.starts_with('@')) {
+                out.refuse("takes options from a file", word);
+            }
+        }
         _ => {}
     }
+}
+
+/// The values of a long option, with or without `=`.
+fn values(arguments: &[Word], option: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = arguments;
+    while let [word, more @ ..] = rest {
+        match word.text.strip_prefix(option) {
+            Some("") => found.extend(more.first().map(|value| value.text.clone())),
+            Some(tail) => found.extend(tail.strip_prefix('=').map(str::to_owned)),
+            None => {}
+        }
+        rest = more;
+    }
+    found
+}
+
+/// Hidden files that `rg` reads: all of them when told so, else those that a pattern of its own names.
+fn hidden_files(arguments: &[Word]) -> Option<Below> {
+    let texts = || arguments.iter().map(|word| word.text.as_str());
+    let clusters = || texts().filter(|text| text.starts_with('-') && !text.starts_with("--"));
+    let n_unrestricted = clusters().map(|text| text.matches('u').count()).sum::<usize>()
+        + texts().filter(|text| *text == "--unrestricted").count();
+    if texts().any(|text| text == "--hidden") || clusters().any(|text| text.contains('.')) || n_unrestricted > 1 {
+        return Some(Below::default());
+    }
+    let short = texts().zip(texts().skip(1)).filter(|(option, _)| option.ends_with('g')).map(|(_, value)| value);
+    let glued = clusters().filter_map(|text| text.split_once('g')).map(|(_, value)| value);
+    let long = ["--glob", "--iglob"].map(|option| values(arguments, option)).into_iter().flatten();
+    let globs = short.chain(glued).map(str::to_owned).chain(long);
+    let names: Vec<String> = globs
+        .filter(|glob| !glob.is_empty() && !glob.starts_with('!'))
+        .filter_map(|glob| glob.rsplit('/').next().map(str::to_owned))
+        .collect();
+    (!names.is_empty()).then(|| Below { names, ..Below::default() })
+}
+
+/// `printf`, whose format can also set a variable: with `-v`, and with `%n`.
+fn printf(arguments: &[Word]) -> Assessment {
+    let mut out = Assessment { is_read_only: true, ..Assessment::default() };
+    let rest = arguments.strip_prefix(&[Word::literal("--")]).unwrap_or(arguments);
+    let is_plain = rest.first().is_none_or(|format| {
+        let is_known =
+            format.kind == WordKind::Literal && (rest.len() < arguments.len() || !format.text.starts_with('-'));
+        is_known && !stores_count(&format.text)
+    });
+    if !is_plain {
+        out.refuse("can set variables of the shell", "printf");
+    }
+    out
+}
+
+/// True for a format with a `%n`, however it is padded.
+fn stores_count(format: &str) -> bool {
+    let mut pieces = format.split('%').skip(1);
+    while let Some(piece) = pieces.next() {
+        if piece.is_empty() {
+            // `%%` stands for itself.
+            pieces.next();
+        } else if piece
+            .trim_start_matches(|c: char| c.is_ascii_digit() || "-+ #'.*hlLqjzt".contains(c))
+            .starts_with('n')
+        {
+            return true;
+        }
+    }
+    false
 }
 
 fn assess_reader(reader: &Reader, arguments: &[Word]) -> Assessment {
@@ -306,31 +409,6 @@ fn path_in_option(value: &str) -> Option<Word> {
     looks.then(|| Word::literal(value))
 }
 
-/// `[`, `[[` and `test`: only forms that evaluate nothing.
-fn test(arguments: &[Word]) -> Assessment {
-    const UNARY: [&str; 17] =
-        ["-e", "-f", "-d", "-r", "-w", "-x", "-s", "-L", "-h", "-n", "-z", "-S", "-p", "-b", "-c", "-O", "-G"];
-    const JOINING: [&str; 15] =
-        ["=", "==", "!=", "!", "-a", "-o", "-nt", "-ot", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "]"];
-    let mut out = Assessment { is_read_only: true, ..Assessment::default() };
-    let compares_numbers =
-        arguments.iter().any(|word| ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"].contains(&word.text.as_str()));
-    for word in arguments {
-        let text = word.text.as_str();
-        let is_operator = UNARY.contains(&text) || JOINING.contains(&text);
-        let is_plain = !text.contains(['[', '$', '`', '(']) && (word.kind == WordKind::Literal || !compares_numbers);
-        if is_operator || (is_plain && !text.starts_with('-')) {
-            continue;
-        }
-        let is_number =
-            word.kind == WordKind::Literal && text.trim_start_matches('-').chars().all(|c| c.is_ascii_digit());
-        if !is_number {
-            out.refuse("evaluates a test that can run commands", text);
-        }
-    }
-    out
-}
-
 /// `command -v NAME`; without the option it runs the rest.
 fn command_query(arguments: &[Word]) -> Assessment {
     match arguments {
@@ -341,37 +419,6 @@ fn command_query(arguments: &[Word]) -> Assessment {
         }
         _ => Assessment::default(),
     }
-}
-
-/// `xargs` of a harmless program on names that a search within the workspace gave.
-fn xargs(command: &Command) -> Assessment {
-    const FILTERS: &str = "head tail sort uniq grep";
-    let mut rest = command.arguments();
-    while let [word, more @ ..] = rest {
-        match word.text.as_str() {
-            "-0" | "-r" | "-t" | "-0r" | "-r0" | "--null" | "--no-run-if-empty" => rest = more,
-            "-n" | "-L" | "-P" | "-I" | "-d" => rest = more.get(1..).unwrap_or_default(),
-            "-I{}" | "-n1" => rest = more,
-            _ => break,
-        }
-    }
-    let lists_files = |words: &[String]| {
-        let has = |option: &str| words.iter().any(|word| word == option);
-        match words.first().map(String::as_str) {
-            Some("find" | "fd") => !has("-printf"),
-            Some("git") => has("ls-files"),
-            Some("rg" | "grep") => {
-                has("-l") || has("-rl") || has("-lr") || has("--files") || has("-rln") || has("-lrn")
-            }
-            _ => false,
-        }
-    };
-    let is_fed = command.fed_by.split_first().is_some_and(|(source, filters)| {
-        lists_files(source) && filters.iter().all(|words| words.first().is_some_and(|program| lists(FILTERS, program)))
-    });
-    let is_harmless = rest.first().and_then(Word::as_literal).is_some_and(|program| lists(find::HARMLESS, program));
-    let inner = assess(&Command { words: rest.to_vec(), ..Command::default() });
-    if is_fed && is_harmless && inner.is_read_only { inner } else { unknown("xargs", command) }
 }
 
 /// `ps`; its old-style `e` prints environments.

@@ -14,7 +14,7 @@ const fn names(names: &'static str, operands: Operands, text_options: &'static s
 }
 
 /// Programs that only read, grouped by how their words are read.
-pub(super) static READERS: [Reader; 54] = [
+pub(super) static READERS: [Reader; 53] = [
     content(
         "cat rev zcat zipinfo sum cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum",
         Operands::Paths,
@@ -112,7 +112,6 @@ pub(super) static READERS: [Reader; 54] = [
         refused: "-L --library-path -i --in-place --arg --argjson --slurpfile --rawfile --args --jsonargs",
     },
     names("echo yes : true false sleep basename dirname exit return break continue", Operands::Text, "", ""),
-    names("printf", Operands::Text, "", "-v"),
     names("which type whereis", Operands::Text, "", ""),
     names("hash", Operands::Text, "", "-r -p -d"),
     names("pwd", Operands::Nothing, "", ""),

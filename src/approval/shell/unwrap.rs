@@ -28,7 +28,7 @@ const fn wrapper(name: &'static str, with_value: &'static [&'static str], own_wo
     Wrapper { name, with_value, own_words }
 }
 
-const WRAPPERS: [Wrapper; 38] = [
+const WRAPPERS: [Wrapper; 39] = [
     wrapper("env", &["-u", "--unset", "-C", "--chdir", "-S", "--split-string"], 0),
     wrapper("nice", &["-n", "--adjustment"], 0),
     wrapper("ionice", &["-c", "-n", "-t", "--class", "--classdata"], 0),
@@ -71,6 +71,7 @@ const WRAPPERS: [Wrapper; 38] = [
     wrapper("runuser", &["-u"], 0),
     wrapper("pkexec", &["--user"], 0),
     wrapper("noglob", &[], 0),
+    wrapper("coproc", &[], 0),
 ];
 
 /// Programs that run shell text.
@@ -125,6 +126,10 @@ pub(super) fn inner(command: &Command) -> Vec<Inner> {
     }
     match name.as_str() {
         "eval" => return vec![Inner::Text(join(arguments))],
+        "alias" => {
+            let values = arguments.iter().filter_map(|word| word.text.split_once('='));
+            return values.map(|(_, value)| Inner::Text(value.to_owned())).collect();
+        }
         "trap" => return arguments.first().map(|word| Inner::Text(word.text.clone())).into_iter().collect(),
         "ssh" | "su" | "script" | "docker" | "podman" | "kubectl" | "tmux" | "screen" | "at" | "batch" | "entr"
         | "fd" => {
@@ -418,10 +423,13 @@ pub(super) fn reads_code_from_input(command: &Command) -> bool {
     false
 }
 
-/// What `echo` or `printf` would print, when its words say so.
+/// What `echo`, `printf` or `cat` would print, when its words or its here-document say so.
 pub(super) fn printed_text(command: &Command) -> Option<String> {
-    let program = command.words.first()?;
-    matches!(program_name(&program.text).as_str(), "echo" | "printf").then(|| {
+    let program = program_name(&command.words.first()?.text);
+    if program == "cat" {
+        return fed_text(command);
+    }
+    matches!(program.as_str(), "echo" | "printf").then(|| {
         let words: Vec<&str> = command.arguments().iter().map(|word| word.text.as_str()).collect();
         words
             .iter()

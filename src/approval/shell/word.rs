@@ -50,6 +50,8 @@ pub(in crate::approval) struct Command {
     pub(in crate::approval) joined: Joined,
     /// The words of the commands before it in its pipeline. Only the strict reading knows.
     pub(in crate::approval) fed_by: Vec<Vec<String>>,
+    /// True when an unknown word of it is not quoted, so that it may become several. Only the strict reading knows.
+    pub(in crate::approval) may_split: bool,
 }
 
 /// How a command follows the one before it.

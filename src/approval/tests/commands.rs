@@ -109,3 +109,22 @@ fn git_only_reads_where_the_repository_names_no_program() {
     std::fs::write(world.path("w/.git/config"), "[core]\n\tpager = touch PWN\n").unwrap();
     assert_eq!(name(&terminal(&gate, "git log -3")), "ask");
 }
+
+#[test]
+fn a_version_is_asked_about_where_the_workspace_names_the_program() {
+    let world = World::new();
+    let gate = world.gate();
+    let check = |command: &str, expected: &str| assert_eq!(name(&terminal(&gate, command)), expected, "{command}");
+    check("yarn --version", "allow");
+    check("cargo --version", "allow");
+    std::fs::write(world.path("w/.yarnrc.yml"), "yarnPath: ./evil.cjs").unwrap();
+    std::fs::write(world.path("w/rust-toolchain.toml"), "[toolchain]\npath = \"evil\"").unwrap();
+    check("yarn --version", "ask");
+    check("cd sub && yarn --version", "ask");
+    check("cargo --version", "ask");
+    check("node --version", "allow");
+    std::fs::write(world.path("w/rust-toolchain.toml"), "[toolchain]\nchannel = \"1.90\"").unwrap();
+    check("cargo --version", "allow");
+    std::fs::write(world.path("w/.tool-versions"), "nodejs path:./evil").unwrap();
+    check("node --version", "ask");
+}

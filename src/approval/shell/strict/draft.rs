@@ -16,7 +16,9 @@ pub(super) enum Part {
         is_quoted: bool,
     },
     /// The output of commands that were read on their own.
-    Output,
+    Output {
+        is_quoted: bool,
+    },
 }
 
 /// A command as read, nothing filled in.
@@ -35,7 +37,11 @@ impl Draft {
     }
 
     pub(super) fn command(&self, binding: &[(&str, &Word)]) -> Command {
+        let is_bare =
+            |part: &Part| matches!(part, Part::Variable { is_quoted: false, .. } | Part::Output { is_quoted: false });
+        let splits = |parts: &Vec<Part>| parts.iter().any(is_bare) && settle(parts, binding).kind == WordKind::Unknown;
         Command {
+            may_split: self.words.iter().any(splits),
             words: self.words.iter().map(|parts| settle(parts, binding)).collect(),
             assignments: self.assignments.iter().map(|(name, value)| (name.clone(), settle(value, binding))).collect(),
             redirects: self
@@ -77,7 +83,7 @@ pub(super) fn settle(parts: &[Part], binding: &[(&str, &Word)]) -> Word {
                     word.kind = WordKind::Unknown;
                 }
             }
-            Part::Output => word.kind = WordKind::Unknown,
+            Part::Output { .. } => word.kind = WordKind::Unknown,
             Part::Variable { name, .. } if name == "?" => word.text.push('0'),
             Part::Variable { name, is_quoted } => match binding.iter().find(|(bound, _)| bound == name) {
                 Some((_, value)) if *is_quoted || is_one_word(value) => {
@@ -116,7 +122,7 @@ pub(super) fn outline_text(parts: &[Part]) -> Option<String> {
         .iter()
         .map(|part| match part {
             Part::Quoted(text) | Part::Bare(text) => Some(text.as_str()),
-            Part::Variable { .. } | Part::Output => None,
+            Part::Variable { .. } | Part::Output { .. } => None,
         })
         .collect()
 }

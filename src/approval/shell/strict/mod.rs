@@ -371,7 +371,7 @@ impl<'a> Reader<'a> {
             }
         }
         let is_named = draft.words.first().is_none_or(|parts| {
-            let depends = parts.iter().any(|part| matches!(part, Part::Variable { .. } | Part::Output));
+            let depends = parts.iter().any(|part| matches!(part, Part::Variable { .. } | Part::Output { .. }));
             !depends && settle(parts, &[]).kind == WordKind::Literal
         });
         if !is_named {

@@ -100,7 +100,7 @@ impl Reader<'_> {
                 }
                 self.bump();
                 self.list_within()?;
-                parts.push(Part::Output);
+                parts.push(Part::Output { is_quoted });
             }
             Some('?' | '#' | '$') => {
                 self.bump();
