@@ -42,6 +42,8 @@ pub struct Config {
     pub mode: Mode,
     /// Seconds a permission question stays open; 0: for ever.
     pub approval_timeout_seconds: u64,
+    /// End the turn at the first question that nobody answered in time, in place of telling the model.
+    pub halt_on_timeout: bool,
     /// How hard the model should think: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`.
     pub reasoning_effort: Option<String>,
     /// Who runs the turns: `own` (the default), or `codex_app_server`, which hands each whole turn to a program.

@@ -84,7 +84,7 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
             hooks.observe(HookPoint::PostLlmCall, || payload::answer(&request, text, &self.history)).await;
         }
         if report.status() == TurnStatus::Interrupted {
-            hooks.observe(HookPoint::AgentLoopStopped, payload::stopped).await;
+            hooks.observe(HookPoint::AgentLoopStopped, || payload::stopped(report)).await;
         }
         hooks.observe(HookPoint::OnSessionEnd, || payload::ended(report)).await;
     }

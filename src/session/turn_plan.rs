@@ -12,7 +12,7 @@ use crate::prompt::{self, PromptSources};
 use crate::runtime::{self, Runtime};
 use crate::store::Write;
 use crate::turn::event::{Severity, TurnEvent};
-use crate::turn::{Strictness, TurnContext, TurnEnd, TurnIo, TurnLimits, TurnReport, run_turn};
+use crate::turn::{Strictness, TurnContext, TurnEnd, TurnIo, TurnLimits, TurnReport, Unanswered, run_turn};
 
 use super::children::Nursery;
 use super::command::SessionError;
@@ -86,6 +86,7 @@ impl TurnPlan {
             hooks: session.hooks(turn_id),
             is_first_turn: stored.is_none(),
             strictness: if config.tools.guardrail_hard_stop { Strictness::HardStop } else { Strictness::Warn },
+            unanswered: if config.halt_on_timeout { Unanswered::Halt } else { Unanswered::GoOn },
             limits: TurnLimits {
                 max_iterations: config.max_iterations,
                 run_budget_seconds: config.run_budget_seconds,

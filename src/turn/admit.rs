@@ -6,6 +6,8 @@ use crate::approval::{HookVerdict, Question, Scope as GrantScope, Verdict};
 use crate::hook::{HookPoint, ToolDecision};
 
 use super::batch::{BatchRun, NOT_RUN_CANCELLED, Slot, SlotState, prepare_tool};
+use super::context::Unanswered;
+use super::exit::ExitReason;
 use super::payload::{self, CallStatus};
 use super::port::{Answer, Ask, Record, RecordError, TurnIo};
 
@@ -126,8 +128,12 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
         let remembered = self.remember(answer, question);
         let record = Record::Approval { tool_call_id: slot.call.id.clone(), answer, remembered };
         scope.io.record(vec![record]).await?;
-        if answer == Answer::Cancelled {
-            self.is_cancelled = true;
+        self.stop = match (answer, scope.context.unanswered) {
+            (Answer::Cancelled, _) => Some(ExitReason::InterruptedByUser),
+            (Answer::TimedOut, Unanswered::Halt) => Some(ExitReason::ApprovalTimedOut),
+            _ => self.stop,
+        };
+        if self.stop.is_some() {
             self.cancel.cancel();
         }
         Ok(Refusal::of(answer))

@@ -24,6 +24,7 @@ use super::admit::Refusal;
 use super::close::{Closed, Edit, Outcome, close};
 use super::context::Scope;
 use super::event::TurnEvent;
+use super::exit::ExitReason;
 use super::payload::CallStatus;
 use super::port::{CallState, Record, RecordError, ToolCallRecord, TurnIo};
 
@@ -42,8 +43,8 @@ pub(super) struct BatchEnd {
     pub(super) edits: Vec<Edit>,
     /// Model calls that were made for its calls.
     pub(super) spent: Vec<Spent>,
-    /// The turn was called off, at a question or from outside.
-    pub(super) is_cancelled: bool,
+    /// Why the turn ends with it: called off, at a question or from outside, or a question that nobody answered.
+    pub(super) stop: Option<ExitReason>,
 }
 
 #[derive(Debug)]
@@ -141,7 +142,7 @@ impl Batch {
             touched: Vec::new(),
             results: self.slots.iter().map(|_| None).collect(),
             is_one_at_a_time: is_interactive,
-            is_cancelled: false,
+            stop: None,
         };
         for (index, slot) in self.slots.into_iter().enumerate() {
             run.start(index, slot).await?;
@@ -149,8 +150,8 @@ impl Batch {
         while !run.running.is_empty() {
             run.wait_for_one().await?;
         }
-        let is_cancelled = run.is_cancelled || run.cancel.is_cancelled();
-        let mut end = BatchEnd { results: Vec::new(), edits: Vec::new(), spent: Vec::new(), is_cancelled };
+        let stop = run.stop.or_else(|| run.cancel.is_cancelled().then_some(ExitReason::InterruptedByUser));
+        let mut end = BatchEnd { results: Vec::new(), edits: Vec::new(), spent: Vec::new(), stop };
         for closed in run.results.into_iter().flatten() {
             end.results.push(closed.result);
             end.edits.extend(closed.edits);
@@ -228,7 +229,7 @@ pub(super) struct BatchRun<'a, Io> {
     touched: Vec<Access>,
     results: Vec<Option<Closed>>,
     is_one_at_a_time: bool,
-    pub(super) is_cancelled: bool,
+    pub(super) stop: Option<ExitReason>,
 }
 
 impl<'a, Io: TurnIo> BatchRun<'a, Io> {

@@ -43,8 +43,20 @@ pub struct TurnContext {
     pub is_first_turn: bool,
     /// Whether circles are stopped or only pointed out.
     pub strictness: Strictness,
+    /// What becomes of a turn whose question nobody answered in time.
+    pub unanswered: Unanswered,
     /// Budgets.
     pub limits: TurnLimits,
+}
+
+/// What becomes of a turn whose question nobody answered in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unanswered {
+    /// The model is told, and goes on.
+    #[default]
+    GoOn,
+    /// It ends.
+    Halt,
 }
 
 /// Budgets of one turn.

@@ -40,6 +40,8 @@ exit_reasons! {
     InterruptedByUser = "interrupted_by_user",
     /// Cancelled during a model call.
     InterruptedDuringApiCall = "interrupted_during_api_call",
+    /// Nobody answered a permission question in time, and the turn was told to end at that.
+    ApprovalTimedOut = "approval_timed_out",
     /// A budget is spent, and the call for a closing summary failed.
     BudgetExhausted = "budget_exhausted",
     /// The turn made as many model calls as it may; a closing summary was asked for.
@@ -79,7 +81,7 @@ pub enum TurnStatus {
     Completed,
     /// A budget ran out; a summary was given.
     BudgetExhausted,
-    /// Cancelled.
+    /// Cancelled, or nobody was there to answer.
     Interrupted,
     /// No answer, and an error says why.
     Failed,
@@ -91,7 +93,9 @@ impl ExitReason {
     pub fn status(self) -> TurnStatus {
         match self {
             Self::TextResponse | Self::FallbackPriorTurnContent | Self::Refused => TurnStatus::Completed,
-            Self::InterruptedByUser | Self::InterruptedDuringApiCall => TurnStatus::Interrupted,
+            Self::InterruptedByUser | Self::InterruptedDuringApiCall | Self::ApprovalTimedOut => {
+                TurnStatus::Interrupted
+            }
             Self::BudgetExhausted
             | Self::MaxIterationsReached
             | Self::RunBudgetExhausted
@@ -121,6 +125,7 @@ impl ExitReason {
     #[must_use]
     pub fn explanation(self) -> Option<&'static str> {
         match self {
+            Self::ApprovalTimedOut => Some("Stopped: nobody answered the question in time (halt_on_timeout)."),
             Self::BudgetExhausted => Some("Stopped: the turn's budget is spent (max_iterations, run_budget_seconds)."),
             Self::MaxIterationsReached => Some("Stopped: the turn used all its model calls (max_iterations)."),
             Self::RunBudgetExhausted => Some("Stopped: the turn used all its time (run_budget_seconds)."),

@@ -155,7 +155,7 @@ impl<Io: TurnIo> Turn<'_, Io> {
             hooks.observe(HookPoint::PostLlmCall, || payload::answer(&self.request_text(), text, &self.history)).await;
         }
         if report.status() == TurnStatus::Interrupted {
-            hooks.observe(HookPoint::AgentLoopStopped, payload::stopped).await;
+            hooks.observe(HookPoint::AgentLoopStopped, || payload::stopped(report)).await;
         }
         hooks.observe(HookPoint::OnSessionEnd, || payload::ended(report)).await;
     }

@@ -26,7 +26,7 @@ mod step;
 mod verify;
 
 pub use compact::{CompactionEnd, CompactionOutcome, compact_idle};
-pub use context::{TurnContext, TurnLimits};
+pub use context::{TurnContext, TurnLimits, Unanswered};
 pub use event::TurnEvent;
 pub use exit::{ExitReason, TurnReport, TurnStatus};
 pub use guardrail::Strictness;

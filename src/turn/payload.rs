@@ -274,8 +274,9 @@ pub(super) fn compaction(counts: &CompactionCounts) -> Value {
     })
 }
 
-pub(crate) fn stopped() -> Value {
-    json!({ "reason": "cancelled" })
+pub(crate) fn stopped(report: &TurnReport) -> Value {
+    let is_timeout = report.exit == super::exit::ExitReason::ApprovalTimedOut;
+    json!({ "reason": if is_timeout { report.exit.as_str() } else { "cancelled" } })
 }
 
 pub(crate) fn ended(report: &TurnReport) -> Value {

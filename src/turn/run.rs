@@ -347,8 +347,8 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         self.history.extend(end.results.into_iter().map(Message::Tool));
         self.edits.extend(end.edits);
         end.spent.iter().for_each(|spent| self.add_spent(spent));
-        if end.is_cancelled {
-            return Ok(Some(ExitReason::InterruptedByUser));
+        if end.stop.is_some() {
+            return Ok(end.stop);
         }
         if self.scope.guardrails().is_halted() {
             return Ok(Some(ExitReason::GuardrailHalt));
