@@ -180,6 +180,18 @@ pub struct CallPlan {
     pub preview: Vec<Display>,
 }
 
+impl CallPlan {
+    /// The same call when it only looks at what it would have written.
+    #[must_use]
+    pub fn as_read(&self) -> Self {
+        let read = |access: &Access| match access {
+            Access::Write(path) => Access::Read(path.clone()),
+            other => other.clone(),
+        };
+        Self { access: self.access.iter().map(read).collect(), ..self.clone() }
+    }
+}
+
 /// How a client should show a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolKind {

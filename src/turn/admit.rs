@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::approval::{HookVerdict, Question, Scope as GrantScope, Verdict};
 use crate::hook::{HookPoint, ToolDecision};
+use crate::tool::{CallPlan, ToolFailure};
 
 use super::batch::{BatchRun, NOT_RUN_CANCELLED, Slot, SlotState, prepare_tool};
 use super::context::Unanswered;
@@ -53,7 +54,7 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
             return Ok(Some(Refusal::cancelled()));
         }
         if let SlotState::Unusable(failure) = &slot.state {
-            return Ok(Some(Refusal { text: failure.text.clone(), status: CallStatus::Failed }));
+            return self.tell_why(slot, failure).await.map(Some);
         }
         let circle = self.scope.guardrails().block(&slot.call.name, &slot.call.arguments);
         if let Some(reason) = circle {
@@ -64,9 +65,7 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
             return Ok(Some(Refusal::cancelled()));
         }
         let prepared = match &slot.state {
-            SlotState::Unusable(failure) => {
-                return Ok(Some(Refusal { text: failure.text.clone(), status: CallStatus::Failed }));
-            }
+            SlotState::Unusable(failure) => return self.tell_why(slot, failure).await.map(Some),
             SlotState::Ready(prepared) => prepared,
         };
         let gate = &self.scope.context.gate;
@@ -83,6 +82,27 @@ impl<Io: TurnIo> BatchRun<'_, Io> {
                 // What was approved must be what runs: no link swapped, no policy tightened meanwhile.
                 let is_same = || gate.digest(&slot.call.name, &slot.arguments, &slot.plan()) == judgement.digest;
                 Ok(refusal.or_else(|| (!is_same()).then(|| Refusal::blocked(CHANGED))))
+            }
+        }
+    }
+
+    /// What is said about a call that cannot work. It may tell what is in a file, or that there is one, which
+    /// takes the same consent as reading it.
+    async fn tell_why(&mut self, slot: &Slot, failure: &ToolFailure) -> Result<Refusal, RecordError> {
+        let told = Refusal { text: failure.text.clone(), status: CallStatus::Failed };
+        let Some(plan) = &failure.plan else { return Ok(told) };
+        let gate = &self.scope.context.gate;
+        let judge = |plan: &CallPlan| gate.judge(&slot.call.name, &slot.arguments, plan, &HookVerdict::None).verdict;
+        if let Verdict::Block { reason } = judge(plan) {
+            return Ok(Refusal::blocked(&reason));
+        }
+        match judge(&plan.as_read()) {
+            Verdict::Allow { .. } => Ok(told),
+            Verdict::Block { reason } => Ok(Refusal::blocked(&reason)),
+            Verdict::Ask(question) => {
+                // A rule that came of this answer would be one for edits.
+                let question = Question { remember: None, ..question };
+                Ok(self.ask(slot, &question).await?.unwrap_or(told))
             }
         }
     }
