@@ -32,6 +32,10 @@ pub trait Decoder: Send {
         self.is_done()
     }
 
+    /// How many events have brought something of the answer. Servers also keep their connections open with events
+    /// that bring nothing (pings, empty deltas, a state told again): those are heartbeats and do not count.
+    fn progress(&self) -> u64;
+
     /// The whole reply, once the stream has ended. `out` gets what was held back while streaming
     /// (the start of a tag that never came, half of a surrogate pair).
     ///

@@ -75,6 +75,8 @@ pub(super) struct HttpStream {
     shape: Shape,
     context: CallContext,
     deadline: Instant,
+    /// Something of the answer came, more than heartbeats.
+    has_begun: bool,
     received: usize,
     noise: u32,
 }
@@ -115,6 +117,7 @@ impl HttpStream {
             shape: Shape::Unknown,
             context,
             deadline,
+            has_begun: false,
             received: 0,
             noise: 0,
         }
@@ -157,6 +160,10 @@ impl HttpStream {
             if !out.is_empty() {
                 return Ok(None);
             }
+            // A server that never pauses between its heartbeats leaves the timer no moment to fire.
+            if self.deadline <= Instant::now() {
+                return self.fell_silent(out);
+            }
         }
     }
 
@@ -183,12 +190,12 @@ impl HttpStream {
         }
         if let Shape::Whole(body) = &mut self.shape {
             body.extend_from_slice(chunk);
+            self.has_begun = true;
             self.deadline = Instant::now() + self.context.endpoint.timeouts.idle;
             return Ok(());
         }
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
-        let noise = &mut self.noise;
-        let mut has_news = false;
+        let (noise, before) = (&mut self.noise, decoder.progress());
         let fed = self.sse.feed(chunk, &mut |event| {
             // What follows the end of the answer is of no concern.
             if decoder.is_done() {
@@ -197,10 +204,10 @@ impl HttpStream {
             if is_noise(event) {
                 return pass_over(noise).map_err(Broken);
             }
-            has_news = true;
             decoder.push(event, out).map_err(Broken)
         });
-        if has_news {
+        if decoder.progress() > before {
+            self.has_begun = true;
             let idle = self.context.endpoint.timeouts.idle;
             self.deadline = Instant::now() + if decoder.has_ended() { idle / LAST_WORDS } else { idle };
         }
@@ -250,7 +257,7 @@ impl HttpStream {
     /// Nothing came in time. An answer that had its terminal marker is whole all the same.
     fn fell_silent(&mut self, out: &mut Vec<ModelEvent>) -> Result<Option<ModelReply>, ProviderError> {
         let timeouts = &self.context.endpoint.timeouts;
-        let limit = if self.sse.events() == u64::from(self.noise) { timeouts.first_event } else { timeouts.idle };
+        let limit = if self.has_begun { timeouts.idle } else { timeouts.first_event };
         match self.finish(out) {
             Ok(reply) => Ok(Some(reply)),
             Err(_) => Err(self.context.failed(ErrorKind::Timeout, &silence(limit))),

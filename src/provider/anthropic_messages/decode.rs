@@ -23,6 +23,7 @@ pub(super) struct MessagesDecoder {
     stop_reason: Option<String>,
     explanation: String,
     is_done: bool,
+    progress: u64,
 }
 
 impl MessagesDecoder {
@@ -32,6 +33,9 @@ impl MessagesDecoder {
 
     fn take(&mut self, event: &Event<'_>, data: &str, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
         let index = event.index.number();
+        let piece = event.delta.as_ref().and_then(Piece::of);
+        let is_empty = piece.is_some_and(|piece| piece.as_str().is_empty());
+        self.progress += u64::from(is_known(event.kind.as_str()) && !is_empty);
         match event.kind.as_str() {
             "message_start" => {
                 let opening = event.message.and_then(|raw| serde_json::from_str::<Opening<'_>>(raw.get()).ok());
@@ -39,7 +43,7 @@ impl MessagesDecoder {
             }
             "content_block_start" => self.begin(index, event.content_block, out)?,
             "content_block_delta" => {
-                if let Some(piece) = event.delta.as_ref().and_then(Piece::of) {
+                if let Some(piece) = piece {
                     self.shown.count(piece.as_str().len())?;
                     self.blocks.add(index, piece, &mut self.shown, out);
                 }
@@ -155,6 +159,14 @@ impl Decoder for MessagesDecoder {
 
     fn is_done(&self) -> bool {
         self.is_done
+    }
+
+    fn has_ended(&self) -> bool {
+        self.is_done || self.stop_reason.is_some()
+    }
+
+    fn progress(&self) -> u64 {
+        self.progress
     }
 
     fn finish(self: Box<Self>, out: &mut Vec<ModelEvent>) -> Result<ModelReply, DecodeError> {

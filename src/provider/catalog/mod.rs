@@ -178,7 +178,10 @@ fn is_openai_reasoner(model: &str) -> bool {
 pub fn is_slow_thinker(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let marks = ["reasoner", "-r1", "qwq", "think", "grok-4", "magistral", "deep-research"];
-    is_openai_reasoner(model) || marks.iter().any(|mark| name.contains(mark))
+    // Claude says nothing but pings while it writes one long argument of a call.
+    let claude = ["claude-opus", "claude-sonnet", "claude-haiku", "claude-3-7"];
+    let marks = marks.iter().chain(&claude);
+    is_openai_reasoner(model) || marks.into_iter().any(|mark| name.contains(mark))
 }
 
 /// Context windows by the start of a model's name, in tokens; the first match counts.

@@ -37,6 +37,7 @@ struct Answer {
     had_choice: bool,
     had_delta: bool,
     is_done: bool,
+    progress: u64,
 }
 
 /// Where reasoning comes in.
@@ -64,6 +65,7 @@ impl ChatDecoder {
             had_choice: false,
             had_delta: false,
             is_done: false,
+            progress: 0,
         };
         Self { reader: JsonReader::default(), answer }
     }
@@ -76,7 +78,7 @@ impl Decoder for ChatDecoder {
             self.answer.is_done = true;
             return Ok(());
         }
-        if event.name == "error" {
+        if event.name == "error" && !self.has_ended() {
             return Err(DecodeError::Reported { body: data.to_owned() });
         }
         let chunk = self.reader.parse(data).map_err(|error| malformed(&error, data))?;
@@ -99,6 +101,10 @@ impl Decoder for ChatDecoder {
         self.answer.is_done || self.answer.finish.is_some()
     }
 
+    fn progress(&self) -> u64 {
+        self.answer.progress
+    }
+
     fn finish(self: Box<Self>, out: &mut Vec<ModelEvent>) -> Result<ModelReply, DecodeError> {
         self.answer.finish(out)
     }
@@ -113,10 +119,13 @@ impl Answer {
     fn take(&mut self, chunk: &Option<Chunk<'_>>, data: &str, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
         let Some(chunk) = chunk else { return Ok(()) };
         if reports_error(chunk) {
-            return Err(DecodeError::Reported { body: data.to_owned() });
+            // What fails after the end of the answer takes nothing from it.
+            let has_ended = self.finish.is_some();
+            return if has_ended { Ok(()) } else { Err(DecodeError::Reported { body: data.to_owned() }) };
         }
         for choice in chunk.choices.iter().flatten() {
-            self.had_choice = true;
+            let is_first = !std::mem::replace(&mut self.had_choice, true);
+            self.progress += u64::from(is_first || choice.brings_something());
             self.take_choice(choice, out)?;
         }
         let nested = chunk.x_groq.and_then(|raw| serde_json::from_str::<NestedUsage<'_>>(raw.get()).ok());

@@ -45,6 +45,14 @@ pub(super) struct Choice<'a> {
     pub(super) usage: Option<&'a RawValue>,
 }
 
+impl Choice<'_> {
+    /// False for the empty choices by which servers only show that they are still there.
+    pub(super) fn brings_something(&self) -> bool {
+        !self.finish_reason.as_str().is_empty()
+            || [&self.delta, &self.message].into_iter().flatten().any(Delta::brings_something)
+    }
+}
+
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
 pub(super) struct Delta<'a> {
@@ -62,6 +70,15 @@ pub(super) struct Delta<'a> {
     pub(super) tool_calls: Option<Vec<CallDelta<'a>>>,
     #[serde(borrow)]
     pub(super) function_call: Option<FunctionDelta<'a>>,
+}
+
+impl Delta<'_> {
+    fn brings_something(&self) -> bool {
+        [&self.content, &self.reasoning_content, &self.reasoning, &self.refusal].iter().any(|text| !text.is_empty())
+            || self.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty())
+            || self.function_call.is_some()
+            || self.reasoning_details.is_some_and(|details| details.get() != "[]")
+    }
 }
 
 #[derive(Debug, Default, serde::Deserialize)]

@@ -22,6 +22,7 @@ pub(super) struct ResponsesDecoder {
     shown: Shown,
     usage: Usage,
     finish: Option<FinishReason>,
+    progress: u64,
 }
 
 impl ResponsesDecoder {
@@ -31,10 +32,13 @@ impl ResponsesDecoder {
 
     fn take(&mut self, event: &Event<'_>, data: &str, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
         let address = Address { id: event.item_id.as_str(), index: event.output_index.number() };
-        let delta = event.delta.as_str();
+        let (kind, delta) = (event.kind.as_str(), event.delta.as_str());
         self.shown.count(delta.len())?;
+        let is_state = matches!(kind, "response.created" | "response.queued" | "response.in_progress");
+        let is_empty = kind.ends_with(".delta") && delta.is_empty();
+        self.progress += u64::from(kind.starts_with("response.") && !is_empty && (!is_state || self.progress == 0));
         let Self { items, shown, .. } = self;
-        match event.kind.as_str() {
+        match kind {
             "response.output_text.delta" => items.add(Kind::Message, address, delta, shown, out),
             "response.refusal.delta" => {
                 items.add(Kind::Message, address, delta, shown, out);
@@ -171,6 +175,10 @@ impl Decoder for ResponsesDecoder {
 
     fn is_done(&self) -> bool {
         self.finish.is_some()
+    }
+
+    fn progress(&self) -> u64 {
+        self.progress
     }
 
     fn finish(self: Box<Self>, out: &mut Vec<ModelEvent>) -> Result<ModelReply, DecodeError> {
