@@ -239,7 +239,7 @@ fn marker_colon(text: &str) -> Option<usize> {
 }
 
 /// The provider's own items of one answer, in wire order, kept byte for byte.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NativeItems {
     /// The provider that issued them; only this one may see them again.
     pub provider: String,
@@ -249,6 +249,26 @@ pub struct NativeItems {
     pub api_mode: String,
     /// Content blocks (Messages) or output items (Responses).
     pub items: Vec<serde_json::Value>,
+    /// The field that the reasoning came in, and goes back in (chat completions).
+    #[serde(default, skip_serializing_if = "ReasoningField::is_usual")]
+    pub reasoning_field: ReasoningField,
+}
+
+/// What a chat completions server calls the text of its reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningField {
+    /// `reasoning_content`.
+    #[default]
+    ReasoningContent,
+    /// `reasoning`.
+    Reasoning,
+}
+
+impl ReasoningField {
+    fn is_usual(&self) -> bool {
+        *self == Self::ReasoningContent
+    }
 }
 
 /// Why the model stopped, in one vocabulary for all providers.

@@ -104,6 +104,23 @@ impl Written {
     }
 }
 
+impl Written {
+    /// Ends the texts.
+    ///
+    /// A model whose opening tag stood in its prompt writes the closing one alone, on a line of its own. That was told
+    /// as text while it streamed, but is no part of the answer.
+    pub(super) fn end(&mut self, out: &mut Vec<ModelEvent>) {
+        self.flush_echo(out);
+        let Some((thought, answer)) = self.text.split_once("</think>") else { return };
+        let is_alone = thought.ends_with('\n') && answer.starts_with('\n');
+        let is_quoted = thought.contains("<think>") || thought.contains("```");
+        if is_alone && !is_quoted && self.reasoning.is_empty() {
+            self.reasoning = thought.trim().to_owned();
+            self.text = answer.trim_start().to_owned();
+        }
+    }
+}
+
 /// True when `whole` begins with `start`, blanks aside.
 fn starts_with_words(whole: &str, start: &str) -> bool {
     let mut whole = whole.chars().filter(|character| !character.is_whitespace());
@@ -168,7 +185,7 @@ impl Shown {
     pub(super) fn end(mut self, out: &mut Vec<ModelEvent>) -> Written {
         let Self { splitter, written, .. } = &mut self;
         splitter.finish(&mut |kind, piece| written.take(kind, piece, out));
-        written.flush_echo(out);
+        written.end(out);
         self.written
     }
 }

@@ -255,6 +255,8 @@ impl Default for RetryPolicy {
 pub struct Adjustments {
     /// Leave out all reasoning and provider-native items of the history.
     pub strip_reasoning: bool,
+    /// Send `reasoning_content` with every answer; a blank stands for none.
+    pub pad_reasoning: bool,
     /// Leave out pictures; a note stands for each.
     pub drop_images: bool,
     /// Write tool results as text only; pictures become a note.

@@ -252,6 +252,14 @@ impl Recovery {
             }
             ErrorKind::OauthLongContextBetaForbidden => self.mend(chain, "", |a| a.drop_beta_headers = true),
             ErrorKind::LlamaCppGrammarPattern => self.mend(chain, "", |a| a.strip_schema_patterns = true),
+            // A server that wants reasoning with every answer, also with those that have none of its own.
+            ErrorKind::FormatError
+                if says("reasoning_content")
+                    && ["must be passed back", "missing", "required"].into_iter().any(says)
+                    && chain.adjust(|a| a.pad_reasoning = true) =>
+            {
+                Some(Action::Again { after: Duration::ZERO, notice: None })
+            }
             // A server that does not know the field and says so.
             ErrorKind::FormatError
                 if says("reasoning_content") || says("reasoning_details") || says("extra_content") =>

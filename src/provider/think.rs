@@ -3,11 +3,15 @@
 //! Only a block at the very start counts (several may follow each other): a model that writes about such tags
 //! in the middle of its answer means them as text.
 
-const TAGS: [(&str, &str); 4] = [
+const TAGS: [(&str, &str); 7] = [
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("<thought>", "</thought>"),
     ("<reasoning>", "</reasoning>"),
+    // Magistral, Kimi and Seed.
+    ("[THINK]", "[/THINK]"),
+    ("\u{25c1}think\u{25b7}", "\u{25c1}/think\u{25b7}"),
+    ("<seed:think>", "</seed:think>"),
 ];
 
 /// What a piece turned out to be.
@@ -134,6 +138,9 @@ mod tests {
         check("<think>a</think>\n<think>b</think> x", "x", "ab");
         check("<think>1 < 2 </thin </think>x", "x", "1 < 2 </thin ");
         check("<think></think>x", "x", "");
+        check("[THINK]a[/THINK]x", "x", "a");
+        check("\u{25c1}think\u{25b7}a\u{25c1}/think\u{25b7}x", "x", "a");
+        check("[1] is a note", "[1] is a note", "");
     }
 
     #[test]

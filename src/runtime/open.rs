@@ -182,6 +182,7 @@ pub(super) fn mark(provider: &str, thread: &Thread) -> NativeItems {
         model: thread.model.clone(),
         api_mode: NATIVE_MODE.to_owned(),
         items: vec![json!({ "threadId": thread.id })],
+        ..NativeItems::default()
     }
 }
 

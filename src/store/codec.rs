@@ -96,6 +96,7 @@ mod tests {
                     model: "m".into(),
                     api_mode: "a".into(),
                     items: vec![json!({"type": "thinking", "signature": "s"})],
+                    ..NativeItems::default()
                 }),
             }),
             r#"{"v":1,"role":"assistant","text":"t","reasoning":"r","tool_calls":[{"id":"c1","name":"read_file","arguments":"{\"path\":","extra":{"z":1,"a":2.0}}],"finish":"tool_calls","native":{"provider":"p","model":"m","api_mode":"a","items":[{"type":"thinking","signature":"s"}]}}"#,

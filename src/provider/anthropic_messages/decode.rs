@@ -199,6 +199,7 @@ impl Decoder for MessagesDecoder {
             model,
             api_mode: ApiMode::AnthropicMessages.as_str().into(),
             items: content.items,
+            ..NativeItems::default()
         });
         let message = AssistantMessage { text, reasoning, tool_calls: content.tool_calls, finish, native };
         Ok(ModelReply { message, usage: usage.total() })

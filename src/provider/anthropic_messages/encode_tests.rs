@@ -68,8 +68,13 @@ fn picture() -> Part {
 fn signed(text: &str) -> Message {
     let items =
         vec![json!({"type": "thinking", "thinking": " ü ", "signature": "s=="}), json!({"type": "text", "text": text})];
-    let native =
-        NativeItems { provider: "p".into(), model: MODEL.into(), api_mode: "anthropic_messages".into(), items };
+    let native = NativeItems {
+        provider: "p".into(),
+        model: MODEL.into(),
+        api_mode: "anthropic_messages".into(),
+        items,
+        ..NativeItems::default()
+    };
     Message::Assistant(AssistantMessage { text: text.into(), native: Some(native), ..AssistantMessage::default() })
 }
 

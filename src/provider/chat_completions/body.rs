@@ -68,6 +68,8 @@ pub(super) struct WireMessage<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reasoning_content: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reasoning_details: Option<&'a [Value]>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tool_calls: Vec<WireCall<'a>>,

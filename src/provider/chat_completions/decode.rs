@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::calls::Calls;
 use super::wire::{Choice, Chunk, Content, Delta};
-use crate::message::{AssistantMessage, FinishReason, NativeItems, Usage};
+use crate::message::{AssistantMessage, FinishReason, NativeItems, ReasoningField, Usage};
 use crate::provider::draft::Written;
 use crate::provider::json::{HalfJoiner, JsonReader, without_halves};
 use crate::provider::think::ThinkSplitter;
@@ -236,6 +236,10 @@ impl Answer {
             model: self.model,
             api_mode: ApiMode::ChatCompletions.as_str().to_owned(),
             items: self.details,
+            reasoning_field: match self.source {
+                Some(Source::Reasoning) => ReasoningField::Reasoning,
+                Some(Source::ReasoningContent | Source::Details) | None => ReasoningField::ReasoningContent,
+            },
         });
         let message = AssistantMessage { text, reasoning, tool_calls, finish, native };
         Ok(ModelReply { message, usage: self.usage })
@@ -247,7 +251,7 @@ impl Answer {
         splitter.push(text_joiner.finish(), &mut |kind, piece| written.take(kind, piece, out));
         splitter.finish(&mut |kind, piece| written.take(kind, piece, out));
         written.think(thought_joiner.finish(), out);
-        written.flush_echo(out);
+        written.end(out);
     }
 }
 

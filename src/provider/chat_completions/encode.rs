@@ -11,7 +11,7 @@ use super::body::{
     Body, ImageUrl, Reasoning, StreamOptions, WireCall, WireCallFunction, WireContent, WireFunction, WireMessage,
     WirePart, WireTool, mark_for_cache,
 };
-use crate::message::{AssistantMessage, Message, Part, ToolCall, ToolResult, UserMessage};
+use crate::message::{AssistantMessage, Message, Part, ReasoningField, ToolCall, ToolResult, UserMessage};
 use crate::provider::endpoint::{
     CacheStyle, EffortStyle, EmptyContent, MaxTokensField, ReasoningReplay, ToolCallIds, ToolImages,
 };
@@ -133,9 +133,15 @@ impl Messages<'_> {
             .filter(|native| native.api_mode == ApiMode::ChatCompletions.as_str())
             .filter(|_| quirks.reasoning_replay != ReasoningReplay::Never && !self.endpoint.adjustments.strip_reasoning)
             .map(|native| native.items.as_slice());
+        let field = native.map(|native| native.reasoning_field).unwrap_or_default();
+        let is_asked_for =
+            quirks.reasoning_replay == ReasoningReplay::Padded || self.endpoint.adjustments.pad_reasoning;
+        let is_short = field == ReasoningField::Reasoning && !is_asked_for;
+        let reasoning = self.reasoning(assistant).filter(|_| reasoning_details.is_none());
         WireMessage {
             content,
-            reasoning_content: self.reasoning(assistant).filter(|_| reasoning_details.is_none()),
+            reasoning_content: reasoning.filter(|_| !is_short),
+            reasoning: reasoning.filter(|_| is_short),
             reasoning_details,
             tool_calls,
             ..message("assistant")
@@ -143,14 +149,16 @@ impl Messages<'_> {
     }
 
     /// Only messages with tool calls take their reasoning back: a finished answer's reasoning is of no use to
-    /// the model, and servers that want none refuse it there.
+    /// the model, and servers that want none refuse it there. One that insists gets it with every answer.
     fn reasoning(self, assistant: &AssistantMessage) -> Option<&str> {
-        if assistant.tool_calls.is_empty() || self.endpoint.adjustments.strip_reasoning {
+        let adjustments = &self.endpoint.adjustments;
+        if adjustments.strip_reasoning || (assistant.tool_calls.is_empty() && !adjustments.pad_reasoning) {
             return None;
         }
         let is_foreign = assistant.native.as_ref().is_some_and(|native| native.provider != self.endpoint.provider);
         let own = Some(assistant.reasoning.as_str()).filter(|text| !text.is_empty() && !is_foreign);
         match self.endpoint.quirks.reasoning_replay {
+            _ if adjustments.pad_reasoning => own.or(Some(" ")),
             ReasoningReplay::Never => None,
             ReasoningReplay::WhenPresent => own,
             ReasoningReplay::Padded => own.or(Some(" ")),
@@ -205,6 +213,7 @@ fn message(role: &'static str) -> WireMessage<'static> {
         tool_call_id: None,
         content: None,
         reasoning_content: None,
+        reasoning: None,
         reasoning_details: None,
         tool_calls: Vec::new(),
     }

@@ -51,7 +51,8 @@ fn picture() -> Part {
 }
 
 fn native(provider: &str, items: Vec<Value>) -> Option<NativeItems> {
-    Some(NativeItems { provider: provider.into(), model: "m".into(), api_mode: "chat_completions".into(), items })
+    let api_mode = "chat_completions".into();
+    Some(NativeItems { provider: provider.into(), model: "m".into(), api_mode, items, ..NativeItems::default() })
 }
 
 #[test]

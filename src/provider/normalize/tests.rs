@@ -242,6 +242,7 @@ pub(super) fn with_native(message: Message, target: Target<'_>, items: Value) ->
         model: target.model.into(),
         api_mode: target.api_mode.as_str().into(),
         items,
+        ..NativeItems::default()
     };
     Message::Assistant(AssistantMessage { native: Some(native), ..assistant })
 }

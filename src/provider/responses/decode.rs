@@ -208,6 +208,7 @@ impl Decoder for ResponsesDecoder {
             model,
             api_mode: ApiMode::CodexResponses.as_str().into(),
             items: content.items,
+            ..NativeItems::default()
         });
         let message = AssistantMessage { text, reasoning, tool_calls: content.tool_calls, finish, native };
         Ok(ModelReply { message, usage })

@@ -38,6 +38,7 @@ fn answer(text: &str, calls: &[&str], items: &[Value]) -> Message {
         model: "gpt-5".into(),
         api_mode: "codex_responses".into(),
         items: items.to_vec(),
+        ..NativeItems::default()
     };
     Message::Assistant(AssistantMessage {
         text: text.into(),
