@@ -3,7 +3,7 @@
 //! Everything asked again is ephemeral: the messages of [`Retake::scaffold`] go out with the next
 //! request and are never stored, so a history never shows the model our nudges as the user's words.
 
-use crate::message::{AssistantMessage, FinishReason, Message};
+use crate::message::{AssistantMessage, FinishReason, Message, NativeItems};
 
 use super::exit::ExitReason;
 
@@ -19,7 +19,7 @@ const MAX_THINKING_RETRIES: u32 = 2;
 const MAX_UNKNOWN_BATCHES: u32 = 3;
 
 /// The output limit assumed when none is configured, before it is doubled for a cut answer.
-const BASE_OUTPUT_TOKENS: u64 = 4_096;
+pub(super) const BASE_OUTPUT_TOKENS: u64 = 4_096;
 /// The largest output limit asked for on our own account.
 const MAX_OUTPUT_TOKENS: u64 = 32_768;
 
@@ -200,14 +200,27 @@ impl AnswerPolicy {
         self.pieces.iter().map(|piece| piece.text.as_str()).collect()
     }
 
-    /// The whole answer: the pieces before and this last one, whose calls and items it keeps.
+    /// The whole answer: the pieces before and this last one, whose calls it keeps.
     pub(super) fn joined(&mut self, last: AssistantMessage) -> AssistantMessage {
         let mut whole = last;
         for piece in std::mem::take(&mut self.pieces).into_iter().rev() {
             whole.text.insert_str(0, &piece.text);
             whole.reasoning.insert_str(0, &piece.reasoning);
+            whole.native = joined_items(piece.native, whole.native);
         }
         whole
+    }
+}
+
+/// The provider's items of two pieces of one answer; those of another issuer give way to the newer ones.
+fn joined_items(before: Option<NativeItems>, next: Option<NativeItems>) -> Option<NativeItems> {
+    let issuer = |native: &NativeItems| (native.provider.clone(), native.model.clone(), native.api_mode.clone());
+    match (before, next) {
+        (Some(mut before), Some(next)) if issuer(&before) == issuer(&next) => {
+            before.items.extend(next.items);
+            Some(before)
+        }
+        (before, next) => next.or(before),
     }
 }
 
@@ -247,6 +260,23 @@ mod tests {
         }
         let next = policy.judge(&reply("e", FinishReason::Length), false, None);
         assert_eq!(finished(next), ("abcde".into(), ExitReason::TextResponse));
+    }
+
+    #[test]
+    fn what_was_said_before_a_cut_or_a_pause_stands_in_the_answer_that_calls_tools() {
+        let native = |item: &str| {
+            let items = vec![serde_json::json!(item)];
+            Some(NativeItems { provider: "p".into(), items, ..NativeItems::default() })
+        };
+        for finish in [FinishReason::Length, FinishReason::Paused] {
+            let mut policy = AnswerPolicy::default();
+            policy.judge(&AssistantMessage { native: native("one"), ..reply("first ", finish) }, false, None);
+            let last = AssistantMessage { native: native("two"), ..calling("t", "second", FinishReason::ToolCalls) };
+            assert_eq!(policy.judge(&last, false, None), NextMove::RunTools);
+            let message = policy.joined(last);
+            assert_eq!((message.text.as_str(), message.tool_calls.len()), ("first second", 1));
+            assert_eq!(message.native.unwrap().items, ["one", "two"]);
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use serde_json::{Map, Value};
+
 use crate::message::{AssistantMessage, Message};
 use crate::tool::registry::{Lookup, ToolRegistry};
 
@@ -14,24 +16,25 @@ pub(super) fn used_ids(history: &[Message], retired: HashSet<String>) -> HashSet
     calls.flatten().map(|call| call.id.clone()).chain(retired).collect()
 }
 
-/// Repairs names and makes ids unique. The provider's own items go when a call no longer matches them.
+/// Repairs names, makes ids unique and takes arguments out of a second coat of JSON. The provider's own items are
+/// made to agree when they are sent.
 pub(super) fn repair(message: &mut AssistantMessage, tools: &ToolRegistry, used: &mut HashSet<String>) {
-    let mut is_changed = false;
     for call in &mut message.tool_calls {
         if let Lookup::Repaired(tool) = tools.lookup(&call.name) {
             call.name.clone_from(&tool.spec().name);
-            is_changed = true;
         }
-        let unique = unique_id(&call.id, used);
-        if unique != call.id {
-            call.id.clone_from(&unique);
-            is_changed = true;
+        call.id = unique_id(&call.id, used);
+        used.insert(call.id.clone());
+        if let Some(arguments) = encoded_twice(&call.arguments) {
+            call.arguments = arguments;
         }
-        used.insert(unique);
     }
-    if is_changed {
-        message.native = None;
-    }
+}
+
+/// The arguments that a JSON text holds in place of the object itself; `None` for any others.
+fn encoded_twice(arguments: &str) -> Option<String> {
+    let inner: String = serde_json::from_str(arguments.trim()).ok()?;
+    serde_json::from_str::<Map<String, Value>>(&inner).ok().map(|_| inner)
 }
 
 fn unique_id(id: &str, used: &HashSet<String>) -> String {
@@ -54,5 +57,13 @@ mod tests {
         assert_eq!(unique_id("b", &used), "b");
         assert_eq!(unique_id("a", &used), "a_3");
         assert_eq!(unique_id("", &used), "call_3");
+    }
+
+    #[test]
+    fn arguments_encoded_twice_are_read_and_other_texts_are_not() {
+        assert_eq!(encoded_twice(r#" "{\"a\": 1}" "#).as_deref(), Some(r#"{"a": 1}"#));
+        for other in [r#"{"a":1}"#, r#""text""#, r#""[1]""#, r#""{\"a\"""#, r#""{\"a\":1}"#, ""] {
+            assert_eq!(encoded_twice(other), None, "{other}");
+        }
     }
 }

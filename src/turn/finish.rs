@@ -24,6 +24,9 @@ const MAX_EMPTY_SUMMARIES: u32 = 2;
 /// Characters of words that came too late, as they are shown again.
 const MAX_UNREAD_CHARS: usize = 300;
 
+/// What the user reads where the provider refused without a word.
+const SILENT_REFUSAL: &str = "The provider refused to answer this and gave no reason.";
+
 /// Paths named in the footer about failed edits.
 const MAX_FOOTER_PATHS: usize = 10;
 
@@ -131,6 +134,10 @@ impl<Io: TurnIo> Turn<'_, Io> {
         }
         if let Some(explanation) = exit.explanation() {
             self.say(&format!("\n\n{explanation}")).await;
+        }
+        let is_silent = self.answer.as_ref().is_some_and(|answer| answer.text.trim().is_empty());
+        if exit == ExitReason::Refused && is_silent {
+            self.say(SILENT_REFUSAL).await;
         }
     }
 

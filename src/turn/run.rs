@@ -14,7 +14,7 @@ use crate::message::{AssistantMessage, FinishReason, Message, ToolResult, Usage}
 use crate::provider::{ModelReply, ProviderError, pricing};
 use crate::tool::Spent;
 
-use super::answer::{AnswerPolicy, NextMove, Retake};
+use super::answer::{AnswerPolicy, BASE_OUTPUT_TOKENS, NextMove, Retake};
 use super::batch::Batch;
 use super::budget::{IterationBudget, RunBudget, Taken};
 use super::close::Edit;
@@ -175,7 +175,9 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
                 }
             };
             let follows_tools = matches!(self.history.last(), Some(Message::Tool(_)));
-            let output_limit = self.scope.context.chain.current().output_limit(None);
+            // Where nobody has set a limit, a long answer shows what the server grants.
+            let granted = Some(reply.usage.output_tokens).filter(|granted| *granted > BASE_OUTPUT_TOKENS);
+            let output_limit = self.scope.context.chain.current().output_limit(None).or(granted);
             match self.policy.judge(&reply.message, follows_tools, output_limit) {
                 NextMove::RunTools => {
                     if let Some(exit) = self.run_tools(reply).await? {

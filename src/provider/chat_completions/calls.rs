@@ -62,7 +62,7 @@ impl Calls {
                 arguments: function.map_or("", |function| &function.arguments.0),
             };
             let extra = delta.extra_content.and_then(|raw| serde_json::from_str(raw.get()).ok());
-            if part.id.is_empty() && part.name.is_empty() && part.arguments.is_empty() && self.slots.is_empty() {
+            if part.id.is_empty() && part.name.is_empty() && part.arguments.is_empty() && extra.is_none() {
                 continue;
             }
             if !self.repeats(&part) {
@@ -107,15 +107,20 @@ impl Calls {
         is_new.then(|| slot.name.clone())
     }
 
-    /// True for a call that is told once more, whole: same place, same id, same words, in a later delta.
+    /// True for a call that is told once more, whole: same place, same arguments, in a later delta that names no
+    /// other call.
     fn repeats(&self, part: &Part<'_>) -> bool {
-        let is_whole = part.index.is_some() && !part.id.is_empty() && is_complete_json(part.arguments);
+        let is_same = |word: &str, known: &str| word.is_empty() || word == known;
         let same = |slot: &Slot| {
             slot.touched != self.lists
-                && (slot.index, slot.id.as_str(), slot.name.as_str()) == (part.index, part.id, part.name)
-                && slot.arguments == part.arguments
+                && slot.index == part.index
+                && is_same(part.id, &slot.id)
+                && is_same(part.name, &slot.name)
+                && is_same_json(&slot.arguments, part.arguments)
         };
-        is_whole && self.slots.iter().any(same)
+        // A name without an id may begin a second call of the same kind.
+        let names_itself = !part.id.is_empty() || part.name.is_empty();
+        part.index.is_some() && names_itself && self.slots.iter().any(same)
     }
 
     /// The call a delta goes on with; `None` when it begins one.
@@ -123,7 +128,9 @@ impl Calls {
         let same_id = |slot: &Slot| !part.id.is_empty() && slot.id == part.id;
         let last = self.slots.len().checked_sub(1);
         let at = if let Some(index) = part.index {
-            self.slots.iter().rposition(|slot| slot.index == Some(index))
+            let here = |slot: &Slot| slot.index == Some(index);
+            let own = self.slots.iter().rposition(|slot| here(slot) && same_id(slot));
+            own.or_else(|| self.slots.iter().rposition(here))
         } else if let Some(at) = self.slots.iter().rposition(same_id) {
             Some(at)
         } else if part.name.is_empty() {
@@ -135,7 +142,9 @@ impl Calls {
         if part.name.is_empty() {
             return Some(at);
         }
-        let other_id = !part.id.is_empty() && !slot.id.is_empty() && slot.id != part.id;
+        // Some servers make up a new id for each piece of one call.
+        let goes_on = slot.name == part.name && !slot.arguments.is_empty() && !opens_object(part.arguments);
+        let other_id = !part.id.is_empty() && !slot.id.is_empty() && slot.id != part.id && !goes_on;
         let twice_in_one_list = part.index.is_none() && slot.touched == self.lists;
         let is_whole = || !part.arguments.trim().is_empty() && is_complete_json(&slot.arguments);
         let other_name = || !slot.arguments.is_empty() && !slot.name.is_empty() && slot.name != part.name;
@@ -143,8 +152,12 @@ impl Calls {
         (!begins).then_some(at)
     }
 
-    /// The calls, each with an id that no other has. Calls without a name stay: the model is told about them.
-    pub(super) fn finish(self) -> Vec<ToolCall> {
+    /// The calls in the order of their places, each with an id that no other has. Calls without a name stay: the
+    /// model is told about them.
+    pub(super) fn finish(mut self) -> Vec<ToolCall> {
+        if self.slots.iter().all(|slot| slot.index.is_some()) {
+            self.slots.sort_by_key(|slot| slot.index);
+        }
         let mut calls: Vec<ToolCall> = Vec::with_capacity(self.slots.len());
         for mut slot in self.slots {
             slot.arguments.push_str(slot.joiner.finish());
@@ -154,6 +167,18 @@ impl Calls {
         settle_ids(&mut calls);
         calls
     }
+}
+
+/// True for a piece of arguments that may be their beginning. An empty one says nothing and may be, too.
+fn opens_object(piece: &str) -> bool {
+    let piece = piece.trim_start();
+    piece.is_empty() || piece.starts_with('{')
+}
+
+/// True when both are complete and say the same, whatever their blanks.
+fn is_same_json(one: &str, other: &str) -> bool {
+    let value = |text: &str| is_complete_json(text).then(|| serde_json::from_str::<Value>(text).ok()).flatten();
+    value(other).is_some_and(|other| value(one) == Some(other))
 }
 
 /// Arguments are JSON inside JSON, so halves of a pair can stand in them escaped once more.
@@ -245,6 +270,57 @@ mod tests {
         let twice = r#"[{"index":0,"id":"c1","function":{"name":"t","arguments":"{}"}},
                         {"index":1,"id":"c1","function":{"name":"t","arguments":"{}"}}]"#;
         check(&[twice], &["t({})", "t({})"]);
+    }
+
+    #[test]
+    fn arguments_told_again_whole_in_other_blanks_or_without_id_and_name_are_told_once() {
+        let pieces = [
+            r#"[{"index":0,"id":"c1","function":{"name":"t","arguments":"{\"a\":"}}]"#,
+            r#"[{"index":0,"function":{"arguments":"1}"}}]"#,
+        ];
+        for again in [
+            r#"[{"index":0,"function":{"arguments":"{\"a\": 1}"}}]"#,
+            r#"[{"index":0,"id":"c1","function":{"name":"t","arguments":"{ \"a\":1 }"}}]"#,
+        ] {
+            check(&[pieces[0], pieces[1], again], &[r#"t({"a":1})"#]);
+        }
+    }
+
+    #[test]
+    fn calls_of_one_index_are_told_apart_by_their_ids() {
+        check(
+            &[
+                r#"[{"index":0,"id":"a","function":{"name":"t","arguments":""}}]"#,
+                r#"[{"index":0,"id":"b","function":{"name":"t","arguments":""}}]"#,
+                r#"[{"index":0,"id":"a","function":{"arguments":"{\"x\":1}"}}]"#,
+                r#"[{"index":0,"id":"b","function":{"arguments":"{\"x\":2}"}}]"#,
+            ],
+            &[r#"t({"x":1})"#, r#"t({"x":2})"#],
+        );
+    }
+
+    #[test]
+    fn a_new_id_on_each_piece_of_one_call_changes_nothing() {
+        let calls = check(
+            &[
+                r#"[{"index":0,"id":"r1","function":{"name":"t","arguments":"{\"a\":"}}]"#,
+                r#"[{"index":0,"id":"r2","function":{"name":"t","arguments":"[1"}}]"#,
+                r#"[{"index":0,"id":"r3","function":{"name":"t","arguments":"]}"}}]"#,
+            ],
+            &[r#"t({"a":[1]})"#],
+        );
+        assert_eq!(calls[0].id, "r1");
+    }
+
+    #[test]
+    fn calls_stand_in_the_order_of_their_indices() {
+        check(
+            &[
+                r#"[{"index":1,"id":"b","function":{"name":"u","arguments":"{}"}}]"#,
+                r#"[{"index":0,"id":"a","function":{"name":"t","arguments":"{}"}}]"#,
+            ],
+            &["t({})", "u({})"],
+        );
     }
 
     #[test]
@@ -350,6 +426,9 @@ mod tests {
     #[test]
     fn empty_entries_begin_nothing() {
         check(&["[]", "[{}]", r#"[{"index":0,"function":null}]"#], &[]);
+        let call = r#"[{"index":0,"id":"a","function":{"name":"t","arguments":"{}"}}]"#;
+        let blank = r#"[{"index":1,"id":"","type":"function","function":{"name":"","arguments":""}}]"#;
+        check(&[call, blank], &["t({})"]);
     }
 
     #[test]
