@@ -61,7 +61,7 @@ pub struct Config {
     pub compression: CompressionConfig,
     /// Child agents.
     pub delegation: DelegationConfig,
-    /// Models for side tasks: `compression`, `title`, `vision`, `review`.
+    /// Models for side tasks: `compression`, `title`, `vision`.
     pub auxiliary: BTreeMap<String, AuxiliaryConfig>,
     /// Tools.
     pub tools: ToolsConfig,

@@ -2,9 +2,10 @@
 //!
 //! A key is a [`SecretString`] from the moment it is read; it leaves that type only in the header of a request.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
@@ -48,6 +49,9 @@ pub enum CredentialError {
         problem: String,
     },
 }
+
+/// The rings of this process, by home folder and provider.
+static RINGS: Mutex<BTreeMap<(PathBuf, String), Arc<KeyRing>>> = Mutex::new(BTreeMap::new());
 
 /// The keys of one provider, shared by all sessions.
 #[derive(Debug)]
@@ -104,6 +108,27 @@ impl KeyRing {
         Self { provider: provider.to_owned(), command, redactor, state: Mutex::new(state) }
     }
 
+    /// The ring that all sessions and models share, so that what befalls a key is known to each. A new one when the
+    /// configuration of this home folder gives the provider other keys than before.
+    #[must_use]
+    pub fn shared(home: &Path, provider: &str, keys: Vec<SecretString>, command: Option<String>) -> Arc<Self> {
+        let mut rings = RINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = (home.to_owned(), provider.to_owned());
+        if let Some(ring) = rings.get(&name).filter(|ring| ring.is_made_of(&keys, command.as_deref())) {
+            return Arc::clone(ring);
+        }
+        let ring = Arc::new(Self::new(provider, keys, command, Redactor::process()));
+        rings.insert(name, Arc::clone(&ring));
+        ring
+    }
+
+    fn is_made_of(&self, keys: &[SecretString], command: Option<&str>) -> bool {
+        let state = self.lock();
+        let configured =
+            state.keys.iter().skip(usize::from(state.has_run_command)).map(|key| key.secret.expose_secret());
+        self.command.as_deref() == command && configured.eq(keys.iter().map(SecretString::expose_secret))
+    }
+
     /// True when there is neither a key nor a command that could give one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -142,9 +167,9 @@ impl KeyRing {
     /// Tells that the key was refused: it rests, and a command is asked again before the next request.
     pub fn refuse(&self, mark: KeyMark, until_ms: i64) {
         self.rest(mark, until_ms);
-        if self.command.is_some() {
-            self.lock().is_refused = true;
-        }
+        let mut state = self.lock();
+        // One that was replaced in the meantime says nothing about its successor.
+        state.is_refused |= self.command.is_some() && state.keys.iter().any(|key| key.mark == mark);
     }
 
     /// True when a command can give a key in the place of a refused one.
@@ -156,6 +181,14 @@ impl KeyRing {
     fn needs_command(&self) -> bool {
         let state = self.lock();
         self.command.is_some() && (state.is_refused || (!state.has_run_command && state.keys.is_empty()))
+    }
+
+    /// How long it takes until one of several keys has rested; `None` for a single one.
+    #[must_use]
+    pub fn shortest_rest(&self, now_ms: i64) -> Option<Duration> {
+        let state = self.lock();
+        let first = state.keys.iter().map(|key| key.rests_until_ms).min().filter(|_| state.keys.len() > 1)?;
+        Some(Duration::from_millis(u64::try_from(first.saturating_sub(now_ms)).unwrap_or(0)))
     }
 
     /// How many keys can be used now.
@@ -285,7 +318,26 @@ mod tests {
         let lease = ring.lease(0).await.unwrap().unwrap();
         ring.rest(lease.mark, 2_000);
         assert_eq!((used(&ring, 0).await.as_str(), ring.awake(0)), ("a", 0), "the one that may wake first");
+        assert_eq!(ring.shortest_rest(400), Some(Duration::from_millis(600)));
         assert_eq!(used(&ring, 2_000).await, "a");
+    }
+
+    #[tokio::test]
+    async fn a_key_that_rests_rests_for_everybody_until_the_configuration_gives_others() {
+        let home = tempfile::tempdir().unwrap();
+        let ring = |keys: &[&str], command: Option<&str>| {
+            let keys = keys.iter().map(|key| SecretString::from(*key)).collect();
+            KeyRing::shared(home.path(), "p", keys, command.map(str::to_owned))
+        };
+        let lease = ring(&["a", "b"], None).lease(0).await.unwrap().unwrap();
+        ring(&["a", "b"], None).rest(lease.mark, 1_000);
+        assert_eq!(used(&ring(&["a", "b"], None), 0).await, "b");
+        assert_eq!(used(&ring(&["a"], None), 0).await, "a");
+        let folder = tempfile::tempdir().unwrap();
+        let command = format!("echo x >> {0}; echo key-$(wc -l < {0})", folder.path().join("n").display());
+        for _ in 0..2 {
+            assert_eq!(used(&ring(&[], Some(&command)), 0).await, "key-1");
+        }
     }
 
     #[tokio::test]

@@ -182,7 +182,7 @@ impl<'a> Source<'a> {
             model: model.to_owned(),
             mode,
             base_url: self.base_url.as_ref().map(BaseUrl::text).unwrap_or_default(),
-            keys: Arc::new(KeyRing::new(self.name, keys, command, Redactor::process())),
+            keys: KeyRing::shared(&self.config.home, self.name, keys, command),
             headers: settings.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
             quirks: self.quirks(mode, model)?,
             timeouts: timeouts(settings, model),
