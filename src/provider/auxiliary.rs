@@ -21,13 +21,11 @@ pub enum SideTask {
     Title,
     /// What a picture shows, for a model that takes none.
     Vision,
-    /// A look back at a turn.
-    Review,
 }
 
 impl SideTask {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Compression, Self::Title, Self::Vision, Self::Review];
+    pub const ALL: [Self; 3] = [Self::Compression, Self::Title, Self::Vision];
 
     /// The name in the configuration: `[auxiliary.NAME]`.
     #[must_use]
@@ -36,7 +34,6 @@ impl SideTask {
             Self::Compression => "compression",
             Self::Title => "title",
             Self::Vision => "vision",
-            Self::Review => "review",
         }
     }
 }
@@ -54,7 +51,7 @@ impl Auxiliary {
         let mut models = BTreeMap::new();
         let is_known = |name: &str| SideTask::ALL.iter().any(|task| task.as_str() == name);
         for name in config.auxiliary.keys().filter(|name| !is_known(name)) {
-            tracing::warn!("[auxiliary.{name}] is no side task; there are compression, title, vision and review");
+            tracing::warn!("[auxiliary.{name}] has no effect: the side tasks are compression, title and vision");
         }
         for task in SideTask::ALL {
             let Some(entry) = config.auxiliary.get(task.as_str()) else { continue };

@@ -18,7 +18,7 @@ use crate::provider::allowance::Allowance;
 use crate::provider::classify::{ErrorBody, Failure, classify};
 use crate::provider::credentials::{Lease, process_env};
 use crate::provider::models::MAX_LISTING;
-use crate::provider::retry_after::retry_after;
+use crate::provider::retry_after::{retry_after, retry_after_in};
 use crate::provider::stream::{HttpStream, ModelStream};
 use crate::provider::url::BaseUrl;
 use crate::provider::{ApiMode, Endpoint, ErrorKind, ModelRequest, ProviderError, anthropic_messages, format};
@@ -35,6 +35,8 @@ const RATE_LIMIT_REST: Duration = Duration::from_secs(60);
 const REFUSED_REST: Duration = Duration::from_secs(300);
 /// How long a key of an account that cannot pay rests.
 const BILLING_REST: Duration = Duration::from_secs(3600);
+/// A wait that a person is told of in the error itself.
+const LONG_WAIT: Duration = Duration::from_secs(60);
 /// Rough bytes of JSON per token, for telling a large request from a small one.
 const BYTES_PER_TOKEN: u64 = 4;
 
@@ -302,7 +304,12 @@ impl CallContext {
         let location = response.headers().get("location").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let body = read_error_body(&mut response).await;
         let mut error = self.reported(Some(status.as_u16()), &body);
-        error.retry_after = wait;
+        error.retry_after = wait.or(error.retry_after);
+        if let Some(wait) = error.retry_after.filter(|wait| *wait >= LONG_WAIT) {
+            let minutes = wait.as_secs() / 60;
+            let said: String = error.message.chars().take(450).collect();
+            error.message = format!("{said} (the provider asks to wait {minutes} minutes)");
+        }
         if let Some(location) = location.filter(|_| status.is_redirection()) {
             let message = format!("HTTP {status}: redirected to {location}; set base_url to where the server is");
             error.message = self.endpoint.failed(error.kind, None, &message).message;
@@ -332,7 +339,14 @@ impl CallContext {
             None => said.to_owned(),
         };
         let key = self.lease.as_ref().map(|lease| lease.mark);
-        ProviderError { request_id: self.request_id.clone(), key, ..endpoint.failed(kind, status, &message) }
+        let is_about_load = matches!(kind, ErrorKind::RateLimit | ErrorKind::UpstreamRateLimit | ErrorKind::Overloaded);
+        let retry_after = if is_about_load { retry_after_in(body) } else { None };
+        ProviderError {
+            retry_after,
+            request_id: self.request_id.clone(),
+            key,
+            ..endpoint.failed(kind, status, &message)
+        }
     }
 
     /// An error of our own making about this call.

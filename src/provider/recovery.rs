@@ -186,11 +186,12 @@ impl Recovery {
 
     /// Waits, as long as attempts are left; then another model.
     fn wait(&mut self, chain: &FallbackChain, endpoint: &Endpoint, error: &ProviderError) -> Action {
-        let is_too_long = error.retry_after.is_some_and(|wait| wait > MAX_WAIT);
+        let asked = asked_wait(endpoint, error);
+        let is_too_long = asked.is_some_and(|wait| wait > MAX_WAIT);
         if self.failures > endpoint.retry.max_retries || is_too_long {
-            return self.fall_back(chain, error, error.retry_after.map(|wait| wait.min(MAX_WAIT)));
+            return self.fall_back(chain, error, asked.map(|wait| wait.min(MAX_WAIT)));
         }
-        let after = match error.retry_after {
+        let after = match asked {
             Some(asked) => asked + asked.mul_f64(0.1 * jitter()).min(Duration::from_millis(500)),
             None if is_absent(error) => backoff(&endpoint.retry, self.failures, jitter()).min(ABSENT_WAIT),
             None => backoff(&endpoint.retry, self.failures, jitter()),
@@ -290,6 +291,13 @@ fn lower(known: &mut Option<u64>, limit: u64) {
 fn is_absent(error: &ProviderError) -> bool {
     let says = |words: &str| error.message.contains(words);
     error.status.is_none() && (says("Connection refused") || says("dns error"))
+}
+
+/// The wait the provider asks for. Of several keys that rest, the first to wake is enough.
+fn asked_wait(endpoint: &Endpoint, error: &ProviderError) -> Option<Duration> {
+    let asked = error.retry_after?;
+    let shortest = endpoint.keys.shortest_rest(clock::now_ms()).filter(|_| error.kind == ErrorKind::RateLimit);
+    Some(shortest.map_or(asked, |shortest| shortest.min(asked)))
 }
 
 /// The reason for a person.

@@ -32,6 +32,23 @@ pub fn retry_after(headers: &HeaderMap, now_ms: i64) -> Option<Duration> {
     })
 }
 
+/// The wait that an error body asks for in its words, of providers that send no header.
+#[must_use]
+pub fn retry_after_in(body: &str) -> Option<Duration> {
+    let body = body.to_lowercase();
+    // Google's RetryInfo, then OpenAI's sentence.
+    ["\"retrydelay\":", "try again in ", "retry after ", "retry in "].iter().find_map(|marker| {
+        let (_, rest) = body.split_once(marker)?;
+        let mut words =
+            rest.split(|end: char| end.is_whitespace() || matches!(end, '"' | '\\' | ',')).filter(|w| !w.is_empty());
+        let value = words.next()?.trim_end_matches('.');
+        match value.parse::<f64>() {
+            Ok(number) => words.next().filter(|unit| unit.starts_with("sec")).and_then(|_| seconds(number)),
+            Err(_) => units(value),
+        }
+    })
+}
+
 fn seconds(number: f64) -> Option<Duration> {
     if number > 0.0 { Some(Duration::try_from_secs_f64(number).unwrap_or(Duration::MAX)) } else { None }
 }
@@ -149,6 +166,22 @@ mod tests {
             ],
             secs(7),
         );
+    }
+
+    #[test]
+    fn a_wait_in_the_words_of_the_error_is_understood() {
+        let check = |body: &str, milliseconds: Option<u64>| {
+            assert_eq!(retry_after_in(body), milliseconds.map(Duration::from_millis), "{body}");
+        };
+        check(r#"{"error":{"message":"Rate limit reached. Please try again in 1.2s. Visit"}}"#, Some(1_200));
+        check(r#"{"error":{"message":"Please try again in 6m0s."}}"#, Some(360_000));
+        check(r#"{"error":{"message":"Please try again in 250ms."}}"#, Some(250));
+        check("try again in 20 seconds", Some(20_000));
+        check("Please retry after 3 sec.", Some(3_000));
+        check(r#"{"details":[{"@type":"RetryInfo","retryDelay": "27s"}]}"#, Some(27_000));
+        for body in ["", "try again in a while", "try again in 5 minutes", "try again in -3s", "retry after"] {
+            check(body, None);
+        }
     }
 
     #[test]

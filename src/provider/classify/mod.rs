@@ -167,12 +167,18 @@ impl Case<'_> {
             ErrorKind::Billing
         } else if self.says(p::DATA_POLICY) {
             ErrorKind::ProviderPolicyBlocked
-        } else if self.says(p::MODEL_NOT_FOUND) || (self.says(&["model"]) && self.says(&["not found", "not exist"])) {
+        } else if self.says(p::MODEL_NOT_FOUND) || self.names_missing_model() {
             ErrorKind::ModelNotFound
         } else {
             // A wrong URL must not look like a missing model.
             ErrorKind::Unknown
         }
+    }
+
+    /// In the words of many servers, and in Anthropic's few: `model: NAME`.
+    fn names_missing_model(&self) -> bool {
+        let is_missing = self.says(&["not found", "not exist"]) && self.says(&["model"]);
+        is_missing || (self.code == "not_found_error" && self.text.starts_with("model:"))
     }
 
     fn server_error(&self) -> ErrorKind {
@@ -196,7 +202,7 @@ impl Case<'_> {
         let is_output_cap = self.says(p::OUTPUT_FIELDS) && output_cap(&self.text).is_some();
         if self.says(p::MULTIMODAL_TOOL) {
             ErrorKind::MultimodalToolContentUnsupported
-        } else if self.says(p::IMAGE) || self.says(p::NO_VISION) {
+        } else if self.says(p::IMAGE) || self.says(p::NO_VISION) || self.code.contains("image") {
             ErrorKind::ImageTooLarge
         } else if self.says(p::ENCRYPTED) {
             ErrorKind::InvalidEncryptedContent
@@ -260,6 +266,9 @@ impl Case<'_> {
             "invalid_request_error" => self.bad_request(),
             "api_error" | "server_error" | "internal_error" | "internal_server_error" => self.server_error(),
             "timeout_error" => ErrorKind::Timeout,
+            "invalid_prompt" => ErrorKind::FormatError,
+            "cyber_policy" | "bio_policy" => ErrorKind::ContentPolicyBlocked,
+            code if code.contains("image") => ErrorKind::ImageTooLarge,
             _ => return None,
         })
     }

@@ -9,6 +9,7 @@ pub(super) const CONTENT_POLICY: &[&str] = &[
     "responsibleaipolicyviolation",
     "flagged by our safety",
     "violates our usage polic",
+    "violating our usage polic",
     "rejected by the safety system",
     "content_filter",
     "safety filter",

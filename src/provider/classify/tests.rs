@@ -49,6 +49,7 @@ fn the_same_words_mean_different_things_under_different_statuses() {
     check(403, "Key limit exceeded", ErrorKind::Billing);
     check(404, "The model `x` does not exist or you do not have access to it.", ErrorKind::ModelNotFound);
     check(404, "model 'x' not found, try pulling it first", ErrorKind::ModelNotFound);
+    check(404, "models are served at another address", ErrorKind::Unknown);
     check(404, "No endpoints found matching your data policy", ErrorKind::ProviderPolicyBlocked);
     check(404, "Invalid URL (POST /v1/v1/chat/completions)", ErrorKind::Unknown);
     check(400, "Unsupported parameter: 'max_tokens' is not supported with this model.", ErrorKind::FormatError);
@@ -169,6 +170,14 @@ fn failures_inside_a_stream_have_a_code_or_only_words() {
     check(r#"{"error":"quota reached, try again later"}"#, ErrorKind::RateLimit);
     check(r#"{"error":"prompt is too long"}"#, ErrorKind::ContextOverflow);
     check(r#"{"error":"request timed out"}"#, ErrorKind::Timeout);
+    check(r#"{"type":"error","error":{"type":"not_found_error","message":"model: m"}}"#, ErrorKind::ModelNotFound);
+    check(r#"{"error":{"code":"invalid_prompt","message":"Invalid prompt"}}"#, ErrorKind::FormatError);
+    check(
+        r#"{"error":{"code":"invalid_prompt","message":"flagged as potentially violating our usage policy"}}"#,
+        ErrorKind::ContentPolicyBlocked,
+    );
+    check(r#"{"error":{"code":"cyber_policy","message":"m"}}"#, ErrorKind::ContentPolicyBlocked);
+    check(r#"{"error":{"code":"invalid_base64_image","message":"m"}}"#, ErrorKind::ImageTooLarge);
     check(r#"{"error":"no idea"}"#, ErrorKind::Unknown);
 }
 
