@@ -79,6 +79,16 @@ struct State {
     rules: Arc<[Rule]>,
 }
 
+/// What counts at one moment.
+struct Snapshot {
+    mode: Mode,
+    /// Every rule in force that is known.
+    rules: Arc<[Rule]>,
+    epoch: u64,
+    /// Why the remembered rules cannot be read, if so.
+    problem: Option<String>,
+}
+
 impl Gate {
     /// A gate for a session.
     #[must_use]
@@ -110,11 +120,11 @@ impl Gate {
     /// Judges a prepared call. To be asked after the last rewrite of its arguments.
     #[must_use]
     pub fn judge(&self, tool: &str, arguments: &Value, plan: &CallPlan, hook: &HookVerdict) -> Judgement {
-        let (mode, rules, epoch) = self.snapshot();
+        let Snapshot { mode, rules, epoch, problem } = self.snapshot();
         let view = View::new(&self.places);
         let case = Case { tool, arguments, plan, places: &view, rules: &rules };
         let digest = self.subject(&case, epoch);
-        let findings = case.findings();
+        let findings = Findings { unread: problem, ..case.findings() };
         let is_command = plan.access.iter().any(|access| matches!(access, Access::Execute { .. }));
         // A command that the mode lets pass is contained, also one that looks like a plain edit.
         let leans_on_sandbox = mode == Mode::Auto && is_command && !findings.needs.is_empty();
@@ -137,7 +147,7 @@ impl Gate {
     /// The digest of a call as things stand now. An approval holds only while it stays the same.
     #[must_use]
     pub fn digest(&self, tool: &str, arguments: &Value, plan: &CallPlan) -> Digest {
-        let (_, rules, epoch) = self.snapshot();
+        let Snapshot { rules, epoch, .. } = self.snapshot();
         let view = View::new(&self.places);
         self.subject(&Case { tool, arguments, plan, places: &view, rules: &rules }, epoch)
     }
@@ -163,10 +173,11 @@ impl Gate {
         self.remember(rules, Scope::Always)
     }
 
-    /// Whether any rule in force denies something, so that each call must be seen.
+    /// Whether any rule in force denies something, or one that cannot be read might, so that each call must be seen.
     #[must_use]
     pub fn denies_something(&self) -> bool {
-        self.snapshot().1.iter().any(|rule| rule.effect == RuleEffect::Deny)
+        let Snapshot { rules, problem, .. } = self.snapshot();
+        problem.is_some() || rules.iter().any(|rule| rule.effect == RuleEffect::Deny)
     }
 
     /// The mode.
@@ -230,9 +241,8 @@ impl Gate {
         subject.digest()
     }
 
-    /// The mode, every rule in force, and the epoch.
-    fn snapshot(&self) -> (Mode, Arc<[Rule]>, u64) {
-        let (remembered, _) = self.remembered.list();
+    fn snapshot(&self) -> Snapshot {
+        let (remembered, problem) = self.remembered.list();
         let mut state = self.lock();
         if !Arc::ptr_eq(&remembered, &state.seen) {
             let is_lost = state.seen.iter().any(|rule| !remembered.contains(rule));
@@ -242,7 +252,7 @@ impl Gate {
             state.seen = remembered;
             state.rules = self.in_force(&state);
         }
-        (state.mode, Arc::clone(&state.rules), state.epoch)
+        Snapshot { mode: state.mode, rules: Arc::clone(&state.rules), epoch: state.epoch, problem }
     }
 
     fn in_force(&self, state: &State) -> Arc<[Rule]> {
@@ -280,11 +290,13 @@ impl Gate {
         if let (Mode::FullAccess, Some(reason)) = (mode, &findings.unchecked) {
             return block(reason);
         }
-        let is_asked = !findings.asked.is_empty() || matches!(hook, HookVerdict::Ask(_));
+        let is_asked = !findings.asked.is_empty() || findings.unread.is_some() || matches!(hook, HookVerdict::Ask(_));
         let mut reasons: Vec<String> = Vec::new();
         if let HookVerdict::Ask(prompt) = hook {
             reasons.push(display::escape(prompt));
         }
+        let unread = |problem| display::escape(&format!("a remembered rule may refuse it, but turnd {problem}"));
+        reasons.extend(findings.unread.as_ref().map(unread));
         reasons.extend(findings.asked.iter().map(|rule| display::escape(&format!("an ask rule wants it: {rule}"))));
         let mut has_always = false;
         for need in &findings.needs {

@@ -11,6 +11,8 @@ pub(super) struct Findings {
     pub(super) denied: Option<String>,
     /// Ask rules that it meets.
     pub(super) asked: Vec<String>,
+    /// Why remembered rules are not known, if so: each of them might refuse it.
+    pub(super) unread: Option<String>,
     /// What still needs a yes.
     pub(super) needs: Vec<Need>,
     /// Why it is more than a read, if it is.
@@ -53,6 +55,7 @@ impl Default for Findings {
             floor: None,
             denied: None,
             asked: Vec::new(),
+            unread: None,
             needs: Vec::new(),
             change: None,
             unchecked: None,

@@ -114,6 +114,8 @@ pub(super) struct Session {
     pub(super) runtime: Option<Runtime>,
     /// What is told in the first turn: before it, a client without notices has no place for them.
     pub(super) notices: Vec<String>,
+    /// The problem with the remembered rules that was told last.
+    rules_problem: Option<String>,
     /// US dollars it has cost, as long as every price was known.
     pub(super) spent_usd: Option<f64>,
 }
@@ -192,6 +194,7 @@ impl Session {
             workspace: Arc::new(workspace),
             client: request.client,
             notices: request.notices,
+            rules_problem: None,
             mcp,
             spent_usd: Some(0.0),
             row,
@@ -239,6 +242,19 @@ impl Session {
             "platform": "turnd",
         });
         HookSet::new(self.hooks.clone(), base.as_object().cloned().unwrap_or_default())
+    }
+
+    /// What is to be told in the turn that begins. Remembered rules that cannot be read are told once.
+    pub(super) fn take_notices(&mut self) -> Vec<String> {
+        let mut notices = std::mem::take(&mut self.notices);
+        let (_, problem) = self.gate.remembered().list();
+        if problem != self.rules_problem {
+            notices.extend(problem.as_ref().map(|problem| {
+                format!("What was refused or allowed for good is not known, so every call is asked about: {problem}.")
+            }));
+            self.rules_problem = problem;
+        }
+        notices
     }
 
     /// The tools as they stand now, with those of MCP servers that are there.

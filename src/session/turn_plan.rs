@@ -50,6 +50,7 @@ pub(super) struct TurnPlan {
 
 impl TurnPlan {
     pub(super) fn new(session: &mut Session, turn_id: &Arc<str>, parts: &[Part]) -> Self {
+        let notices = session.take_notices();
         session.chain.begin_turn();
         let endpoint = session.chain.current();
         let config = &session.host.config;
@@ -93,7 +94,6 @@ impl TurnPlan {
                 input_tokens: (config.max_input_tokens > 0).then_some(config.max_input_tokens),
             },
         };
-        let notices = std::mem::take(&mut session.notices);
         let workspace = Arc::clone(&session.workspace);
         let (mcp, tools_config) = (Arc::clone(&session.mcp), config.tools.clone());
         let runtime = session.lend_runtime(&endpoint.provider);

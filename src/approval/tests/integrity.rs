@@ -120,6 +120,27 @@ fn a_refusal_is_remembered_as_a_deny_rule() {
 }
 
 #[test]
+fn while_remembered_rules_cannot_be_read_no_mode_and_no_rule_lets_a_call_pass() {
+    for mode in [Mode::Auto, Mode::FullAccess, Mode::AcceptEdits, Mode::Ask] {
+        let world = World::new().sandboxed().with(RuleEffect::Allow, &["cargo test *"]).mode(mode);
+        world.gate().refuse(&offer(&World::new().gate(), "touch b.txt").unwrap()).unwrap();
+        let path = world.home().join("rules.toml");
+        let rules = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{rules}\nx=")).unwrap();
+        let gate = world.gate();
+        for command in ["touch b.txt", "cargo test --lib", "ls"] {
+            let Verdict::Ask(question) = terminal(&gate, command) else { panic!("{mode:?} {command}: not asked") };
+            assert!(question.reasons.iter().any(|reason| reason.contains("rules.toml")), "{:?}", question.reasons);
+            assert_eq!(question.remember, None);
+        }
+        assert!(gate.denies_something());
+        std::fs::write(&path, rules).unwrap();
+        assert_eq!(name(&terminal(&gate, "touch b.txt")), "block", "{mode:?}");
+        assert_eq!(name(&terminal(&gate, "cargo test --lib")), "allow", "{mode:?}");
+    }
+}
+
+#[test]
 fn hooks_block_and_their_questions_cannot_be_lifted() {
     let world = World::new().with(RuleEffect::Allow, &["cargo test *"]).mode(Mode::FullAccess);
     let gate = world.gate();
