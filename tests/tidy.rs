@@ -14,7 +14,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("likeness", &[]),
     ("home_file", &[]),
     ("message", &[]),
-    ("config", &["provider::ApiMode", "likeness"]),
+    ("config", &["provider::ApiMode", "hook::HookPoint", "likeness"]),
     ("sandbox", &[]),
     ("vault", &[]),
     ("tool", &["message", "clock", "config", "sandbox", "likeness", "vault"]),

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
 use super::{Config, Mode, defaults};
 use crate::likeness::nearest;
 
@@ -27,7 +30,7 @@ pub struct ConfigFlags {
     #[arg(long, value_name = "SECONDS", global = true)]
     pub run_budget: Option<u64>,
     /// Model calls per turn
-    #[arg(long, value_name = "N", global = true)]
+    #[arg(long, value_name = "N", global = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
 }
 
@@ -87,36 +90,53 @@ impl Config {
     }
 }
 
-/// Parses the text; `Err` is one line for a person with line and column.
+/// Parses the text; `Err` is one line for a person with line and column. All profiles are looked at, so that a mistake
+/// in one is found before it is needed.
 fn parse(text: &str, profile: Option<&str>, warnings: &mut Vec<String>) -> Result<Config, String> {
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| locate(text, &error))?;
-    let mut merged = table;
-    if let Some(name) = profile {
-        let overrides = merged
-            .get("profiles")
-            .and_then(|profiles| profiles.get(name))
-            .and_then(toml::Value::as_table)
-            .cloned()
-            .ok_or_else(|| format!("there is no [profiles.{name}]"))?;
-        merge(&mut merged, overrides);
-        let text = toml::to_string(&merged).map_err(|error| error.to_string())?;
-        return deserialize(&text, warnings);
-    }
-    deserialize(text, warnings)
-}
-
-fn deserialize(text: &str, warnings: &mut Vec<String>) -> Result<Config, String> {
-    let deserializer = toml::Deserializer::parse(text).map_err(|error| locate(text, &error))?;
-    serde_ignored::deserialize(deserializer, |path| warnings.push(unknown_key(&path.to_string())))
+    let document = DeTable::parse(text).map_err(|error| locate(text, &error))?;
+    let mut read = |table: &Spanned<DeTable<'_>>, prefix: &str| -> Result<Config, String> {
+        serde_ignored::deserialize(toml::Deserializer::from(table.clone()), |path| {
+            warnings.push(unknown_key(&format!("{prefix}{path}")));
+        })
         .map_err(|error| locate(text, &error))
+    };
+    let whole = read(&document, "");
+    let mut chosen = None;
+    let mut mistakes = Vec::new();
+    for (name, table) in profiles(&document) {
+        let result = read(&table, &format!("profiles.{name}."));
+        if profile == Some(name) {
+            chosen = Some(table);
+        } else if let Err(mistake) = result {
+            mistakes.push(format!("profiles.{name}: {mistake}"));
+        }
+    }
+    warnings.extend(mistakes);
+    let Some(name) = profile else { return whole };
+    let overrides = chosen.ok_or_else(|| format!("there is no [profiles.{name}]"))?;
+    let mut merged = document.clone();
+    merge(merged.get_mut(), overrides.into_inner());
+    serde::Deserialize::deserialize(toml::Deserializer::from(merged)).map_err(|error| locate(text, &error))
 }
 
-fn merge(base: &mut toml::Table, overrides: toml::Table) {
+/// The tables below `profiles`, with their names.
+fn profiles<'d, 't>(
+    document: &'d Spanned<DeTable<'t>>,
+) -> impl Iterator<Item = (&'d str, Spanned<DeTable<'t>>)> + use<'d, 't> {
+    let all = document.get_ref().get("profiles").and_then(|profiles| profiles.get_ref().as_table());
+    all.into_iter().flatten().filter_map(|(name, profile)| {
+        let table = profile.get_ref().as_table()?.clone();
+        Some((name.get_ref().as_ref(), Spanned::new(profile.span(), table)))
+    })
+}
+
+fn merge<'t>(base: &mut DeTable<'t>, overrides: DeTable<'t>) {
     for (key, value) in overrides {
-        match (base.get_mut(&key), value) {
-            (Some(toml::Value::Table(inner)), toml::Value::Table(value)) => merge(inner, value),
+        let (span, value) = (value.span(), value.into_inner());
+        match (base.get_mut(&key).map(Spanned::get_mut), value) {
+            (Some(DeValue::Table(inner)), DeValue::Table(value)) => merge(inner, value),
             (_, value) => {
-                base.insert(key, value);
+                base.insert(key, Spanned::new(span, value));
             }
         }
     }
@@ -191,6 +211,45 @@ mod tests {
     fn a_wrong_type_names_line_and_column() {
         let error = parse("mode = \"ask\"\nmax_iterations = \"many\"", None, &mut Vec::new()).unwrap_err();
         assert!(error.starts_with("line 2, column 18"), "{error}");
+    }
+
+    #[test]
+    fn a_mistake_in_a_profile_is_named_with_its_place_in_the_file() {
+        let text = "max_iterations = 9\n[profiles.a]\nmodle = \"x/y\"\n\n[profiles.b]\nmax_iterations = \"x\"\n";
+        let (_, warnings) = check(text);
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        assert_eq!(warnings[0], "unknown key `profiles.a.modle`, did you mean `model`?");
+        assert!(warnings[1].starts_with("profiles.b: line 6, column 18"), "{warnings:?}");
+        let problem = parse(text, Some("b"), &mut Vec::new()).unwrap_err();
+        assert!(problem.starts_with("line 6, column 18"), "{problem}");
+    }
+
+    #[test]
+    fn a_hook_that_cannot_be_understood_is_an_error_with_its_place() {
+        for (entry, place, what) in [
+            ("on = \"pre_tool\"\ncommand = [\"x\"]", "line 2, column 6", "pre_tool_call"),
+            ("on = \"pre_tool_call\"\ncommand = []", "line 3, column 11", "must name a program"),
+            ("on = \"pre_tool_call\"\ncommand = [\"\"]", "line 3, column 11", "must name a program"),
+            ("on = \"pre_tool_call\"\ncommand = [\"x\"]\ntimeout_seconds = -1", "line 4, column 19", "above 0"),
+            ("on = \"pre_tool_call\"\ncommand = [\"x\"]\ntimeout_seconds = nan", "line 4, column 19", "above 0"),
+        ] {
+            let problem = parse(&format!("[[hooks]]\n{entry}"), None, &mut Vec::new()).unwrap_err();
+            assert!(problem.starts_with(place) && problem.contains(what), "{problem}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_no_count() {
+        for text in [
+            "max_iterations = 0",
+            "tools.max_result_chars = 0",
+            "tools.terminal_timeout_seconds = 0",
+            "delegation.max_iterations = 0",
+            "delegation.max_concurrent = 0",
+        ] {
+            let problem = parse(text, None, &mut Vec::new()).unwrap_err();
+            assert!(problem.starts_with("line 1, column ") && problem.ends_with("at least 1"), "{problem}");
+        }
     }
 
     #[test]

@@ -11,10 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::provider::ApiMode;
 
+mod checks;
+mod entries;
 mod load;
 mod project;
 mod runtime;
 
+pub use entries::{HookConfig, McpServerConfig, RuleConfig, RuleEffect};
 pub use load::ConfigFlags;
 pub use project::ProjectConfig;
 pub use runtime::{RUNTIME_PROVIDER, RuntimeCommand, RuntimeKind};
@@ -30,8 +33,8 @@ pub struct Config {
     pub model: Option<String>,
     /// Where to go when the model cannot answer, in order, each `PROVIDER/MODEL`.
     pub fallback_providers: Vec<String>,
-    /// Model calls per turn. Default 500.
-    #[serde(default = "defaults::max_iterations")]
+    /// Model calls per turn, at least 1. Default 500.
+    #[serde(default = "defaults::max_iterations", deserialize_with = "checks::at_least_one")]
     pub max_iterations: u32,
     /// Wall-clock seconds per turn; 0: no limit.
     pub run_budget_seconds: u64,
@@ -73,8 +76,8 @@ pub struct Config {
     pub hooks: Vec<HookConfig>,
     /// MCP servers by name.
     pub mcp_servers: BTreeMap<String, McpServerConfig>,
-    /// Named sets of overrides, chosen with `--profile`.
-    #[schemars(skip)]
+    /// Named sets of overrides, `[profiles.NAME]`, chosen with `--profile NAME`. Each can hold any of these keys.
+    #[schemars(with = "BTreeMap<String, Config>")]
     pub profiles: BTreeMap<String, toml::Table>,
 
     /// The home folder this came from.
@@ -258,9 +261,11 @@ impl Default for CompressionConfig {
 #[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct DelegationConfig {
-    /// Model calls of a child.
+    /// Model calls of a child, at least 1.
+    #[serde(deserialize_with = "checks::at_least_one")]
     pub max_iterations: u32,
-    /// Children at a time.
+    /// Children at a time, at least 1.
+    #[serde(deserialize_with = "checks::at_least_one")]
     pub max_concurrent: usize,
     /// Levels below the user's session; 0: no child agents.
     pub max_depth: u32,
@@ -304,11 +309,13 @@ pub struct ToolsConfig {
     pub disabled: Vec<String>,
     /// Where commands run once the gate let them: `own` here, sandboxed where the mode says so; `client` in a
     /// terminal of the client that offers one, except in `auto` and in the background.
-    pub terminal: String,
-    /// The most characters of one result that reach the model, less for a small window; a longer one is kept whole
-    /// in a file that the model can read.
+    pub terminal: TerminalPlace,
+    /// The most characters of one result that reach the model, at least 1, less for a small window; a longer one is
+    /// kept whole in a file that the model can read.
+    #[serde(deserialize_with = "checks::at_least_one")]
     pub max_result_chars: usize,
-    /// Seconds a command may run when the call names no limit.
+    /// Seconds a command may run when the call names no limit, at least 1.
+    #[serde(deserialize_with = "checks::at_least_one")]
     pub terminal_timeout_seconds: u64,
     /// Seconds a session's first turn waits for MCP servers that are still starting.
     pub mcp_wait_seconds: f64,
@@ -320,13 +327,24 @@ impl Default for ToolsConfig {
     fn default() -> Self {
         Self {
             disabled: Vec::new(),
-            terminal: "own".into(),
+            terminal: TerminalPlace::Own,
             max_result_chars: 100_000,
             terminal_timeout_seconds: 120,
             mcp_wait_seconds: 3.0,
             guardrail_hard_stop: false,
         }
     }
+}
+
+/// Where commands run that the gate let.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TerminalPlace {
+    /// Here, sandboxed where the mode says so.
+    #[default]
+    Own,
+    /// In a terminal of the client that offers one, except in `auto` and in the background.
+    Client,
 }
 
 /// What commands may reach.
@@ -377,93 +395,4 @@ impl Default for SandboxConfig {
             max_file_mb: 16 << 10,
         }
     }
-}
-
-/// One approval rule.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
-pub struct RuleConfig {
-    /// Deny beats ask beats allow.
-    pub effect: RuleEffect,
-    /// The tool's name, or `*`.
-    pub tool: String,
-    /// For `terminal`: a command pattern, `*` matching any words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command: Option<String>,
-    /// For file tools: a path glob, relative to the workspace or absolute.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// For `web_fetch`: a host, or `*.` and a domain for the hosts below it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
-    /// For tools of MCP servers, set by turnd: what the tool said of itself when it was allowed. The rule holds
-    /// as long as it says the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub definition: Option<String>,
-}
-
-impl std::fmt::Display for RuleConfig {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let effect = match self.effect {
-            RuleEffect::Deny => "deny",
-            RuleEffect::Ask => "ask",
-            RuleEffect::Allow => "allow",
-        };
-        let subject = self.command.as_deref().or(self.path.as_deref()).or(self.host.as_deref());
-        write!(formatter, "{effect} {} {}", self.tool, subject.unwrap_or("everything"))
-    }
-}
-
-/// What a rule does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RuleEffect {
-    /// Never.
-    Deny,
-    /// Always ask.
-    Ask,
-    /// Pass.
-    Allow,
-}
-
-/// A command run at a point of the turn.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, schemars::JsonSchema)]
-pub struct HookConfig {
-    /// The point's name.
-    pub on: String,
-    /// Program and arguments; JSON on stdin, JSON on stdout.
-    pub command: Vec<String>,
-    /// Seconds it may take. Default 10.
-    #[serde(default = "hook_timeout")]
-    pub timeout_seconds: f64,
-}
-
-fn hook_timeout() -> f64 {
-    10.0
-}
-
-/// An MCP server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
-#[serde(default)]
-pub struct McpServerConfig {
-    /// `stdio`, `http` or `sse` (the older HTTP). Unset: `stdio` with a command, `http` with a URL.
-    #[serde(rename = "type")]
-    pub kind: Option<String>,
-    /// Program of a stdio server.
-    pub command: Option<String>,
-    /// Its arguments.
-    pub args: Vec<String>,
-    /// Variables beside the cleaned environment of turnd.
-    pub env: BTreeMap<String, String>,
-    /// Where it runs, relative to the session's folder. Unset: there.
-    pub cwd: Option<String>,
-    /// Address of an HTTP server.
-    pub url: Option<String>,
-    /// Sent with each request.
-    pub headers: BTreeMap<String, String>,
-    /// Seconds a call may take; its progress begins them anew, ten times at most. Default 60.
-    pub timeout_seconds: Option<u64>,
-    /// Do not start it.
-    pub disabled: bool,
-    /// The only tools that are offered, by the server's own names; empty: all.
-    pub tools: Vec<String>,
 }

@@ -1,7 +1,10 @@
 //! Where hooks are called.
 
+use serde::{Deserialize, Serialize};
+
 /// A point of a turn at which hooks are called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum HookPoint {
     /// The session's first turn begins.
     OnSessionStart,
@@ -104,12 +107,6 @@ impl HookPoint {
         }
     }
 
-    /// The point with this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|point| point.as_str() == name)
-    }
-
     /// True for a point whose hooks hear of something that is done already, so that they hear of it in a cancelled
     /// turn too.
     #[must_use]
@@ -147,6 +144,18 @@ impl HookPoint {
             | Self::TransformToolResult
             | Self::TransformLlmOutput => HookKind::Transforming,
             _ => HookKind::Observing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_calls_the_points_what_payloads_call_them() {
+        for point in HookPoint::ALL {
+            assert_eq!(serde_json::to_value(point).unwrap(), point.as_str());
         }
     }
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::approval::{Gate, GateSetup, Places, RememberedRules};
 use crate::clock;
 use crate::compression::{Compactor, Gauge};
-use crate::config::{Config, Mode};
+use crate::config::{Config, Mode, TerminalPlace};
 use crate::hook::command::CommandHook;
 use crate::hook::{Hook, HookSet};
 use crate::mcp::{McpServers, ServerSpec};
@@ -177,7 +177,7 @@ impl Session {
             },
             editor: request.client.editor(),
             spill: Some(spill),
-            terminals: if config.tools.terminal == "client" { request.client.terminals() } else { None },
+            terminals: if config.tools.terminal == TerminalPlace::Client { request.client.terminals() } else { None },
             secret_env: catalog::secret_env_names(config).into(),
             state: fresh_state(&gate),
         };
@@ -370,18 +370,10 @@ fn places(config: &Config, cwd: &Path, additional_roots: &[PathBuf]) -> Places {
     Places::new(cwd, additional_roots, &config.home, user_home.as_deref(), &config.sandbox.deny_read)
 }
 
-/// The hooks of the configuration; a broken entry is told and left out.
 fn command_hooks(host: &Host, context: &ToolContext) -> Vec<Arc<dyn Hook>> {
-    let hooks = host.config.hooks.iter().filter_map(|entry| {
-        match CommandHook::new(entry, context.cwd.clone(), context.secret_env.to_vec(), host.processes.clone()) {
-            Ok(hook) => Some(Arc::new(hook) as Arc<dyn Hook>),
-            Err(problem) => {
-                tracing::warn!("{problem}");
-                None
-            }
-        }
-    });
-    hooks.collect()
+    let (cwd, hidden_env) = (&context.cwd, &context.secret_env);
+    let hook = |entry| CommandHook::new(entry, cwd.clone(), hidden_env.to_vec(), host.processes.clone());
+    host.config.hooks.iter().map(|entry| Arc::new(hook(entry)) as Arc<dyn Hook>).collect()
 }
 
 /// What a stored session has cost; unknown as soon as one model's price was.

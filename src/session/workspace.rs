@@ -168,14 +168,10 @@ impl Workspace {
 
     fn put_in_force(&self, gate: &Gate, project: &Project) -> Vec<Arc<dyn Hook>> {
         let seal = Seal::new(project, self.turnd_home.clone());
-        let mut hooks: Vec<Arc<dyn Hook>> = Vec::new();
-        for entry in &project.config.hooks {
-            let (cwd, hidden_env) = (project.workspace.clone(), self.hidden_env.to_vec());
-            match CommandHook::new(entry, cwd, hidden_env, self.processes.clone()) {
-                Ok(hook) => hooks.push(Arc::new(GuardedHook::new(Arc::new(hook), seal.clone()))),
-                Err(problem) => tracing::warn!("{problem}"),
-            }
-        }
+        let (cwd, hidden_env) = (&project.workspace, &self.hidden_env);
+        let hook = |entry| CommandHook::new(entry, cwd.clone(), hidden_env.to_vec(), self.processes.clone());
+        let guarded = |entry| Arc::new(GuardedHook::new(Arc::new(hook(entry)), seal.clone())) as Arc<dyn Hook>;
+        let hooks: Vec<Arc<dyn Hook>> = project.config.hooks.iter().map(guarded).collect();
         gate.set_workspace_rules(&project.config.rules);
         self.set(State::InForce(Arc::new(InForce {
             hooks: hooks.clone(),

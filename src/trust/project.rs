@@ -123,7 +123,7 @@ impl Project {
     pub fn description(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for hook in &self.config.hooks {
-            lines.push(format!("hook on {}: {}", escape(&hook.on), command(&hook.command)));
+            lines.push(format!("hook on {}: {}", hook.on.as_str(), command(&hook.command)));
         }
         for (name, server) in &self.config.mcp_servers {
             lines.push(format!("MCP server {}: {}", escape(name), server_line(server)));
