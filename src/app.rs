@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::provider::http::Http;
 use crate::rpc::stdio;
 use crate::server::{self, Ending};
+use crate::session::objections::idle_entries;
 use crate::session::{AtWork, Host};
 use crate::store::Store;
 use crate::tool::process::Processes;
@@ -44,7 +45,7 @@ pub mod exit_code {
 /// What all sessions share, from a configuration. Opening the store has begun when this returns.
 #[must_use]
 pub fn host(config: Config) -> Arc<Host> {
-    for warning in &config.warnings {
+    for warning in config.warnings.iter().chain(&idle_entries(&config)) {
         tracing::warn!("{warning}");
     }
     if let Some(problem) = &config.problem {

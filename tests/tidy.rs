@@ -61,6 +61,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "config",
             "clock",
             "sandbox",
+            "likeness",
         ],
     ),
     ("rpc", &[]),

@@ -8,25 +8,30 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::exit_code;
+use crate::approval::RememberedRules;
 use crate::config::{Config, McpServerConfig, RuntimeCommand, SandboxMode};
 use crate::mcp::{Address, IS_SUPPORTED, Origin, ServerSpec};
-use crate::provider::ApiMode;
+use crate::provider::credentials::stored_key;
 use crate::provider::http::Http;
 use crate::provider::redact::Redactor;
+use crate::provider::{ApiMode, Endpoint};
 use crate::sandbox::{Facts, SandboxPolicy};
-use crate::session::sandbox_policy;
+use crate::session::objections::objections;
+use crate::session::{SessionError, first_endpoint, sandbox_policy};
 use crate::store::Store;
 use crate::tool::GitCare;
 use crate::tool::process::{CommandLine, Ended, Processes, find_program};
 
 /// Runs every check and says how it went; fails when one of them does.
 pub(super) async fn run(config: &Config, out: &mut (dyn Write + Send)) -> Result<u8, String> {
-    let mut checks = vec![check_config(config), check_model(config)];
-    match runtime(config) {
-        Some(runtime) => checks.push(check_runtime(&runtime)),
-        None => checks.push(check_endpoint(config).await),
-    }
-    checks.extend([check_store(config).await, check_sandbox(config).await]);
+    let endpoint = first_endpoint(config);
+    let runtime = endpoint.as_ref().ok().and_then(|endpoint| config.runtime_of(&endpoint.provider));
+    let model_server = match runtime {
+        Some(runtime) => check_runtime(&runtime),
+        None => check_endpoint(endpoint.as_ref().ok()).await,
+    };
+    let mut checks = vec![check_config(config), check_model(&endpoint), model_server];
+    checks.extend([check_keys(config), check_rules(config), check_store(config).await, check_sandbox(config).await]);
     checks.extend(mcp_servers(config));
     let mut code = exit_code::OK;
     for check in checks {
@@ -51,25 +56,36 @@ struct Check {
 
 fn check_config(config: &Config) -> Check {
     let fact = format!("home {}", config.home.display());
-    let problem =
-        config.problem.clone().or_else(|| (!config.warnings.is_empty()).then(|| config.warnings.join("\n     ")));
-    Check { name: "configuration", fact, problem }
+    let found = match &config.problem {
+        Some(problem) => vec![problem.clone()],
+        None => [config.warnings.clone(), objections(config)].concat(),
+    };
+    Check { name: "configuration", fact, problem: (!found.is_empty()).then(|| found.join("\n     ")) }
 }
 
-fn check_model(config: &Config) -> Check {
-    match crate::session::first_endpoint(config) {
+/// The keys that `turnd login` stored.
+fn check_keys(config: &Config) -> Check {
+    let fact = config.home.join("credentials.toml").display().to_string();
+    let problem = stored_key(&config.home, "").err();
+    let problem = problem.map(|error| format!("{error}: mend it, or remove it and log in again"));
+    Check { name: "stored keys", fact, problem }
+}
+
+/// The approvals that were given for good.
+fn check_rules(config: &Config) -> Check {
+    let (rules, problem) = RememberedRules::new(&config.home).list();
+    let problem = problem.map(|problem| format!("{problem}; until then every call is asked about"));
+    Check { name: "remembered rules", fact: rules.len().to_string(), problem }
+}
+
+fn check_model(endpoint: &Result<Endpoint, SessionError>) -> Check {
+    match endpoint {
         Ok(endpoint) => {
             let place = if endpoint.base_url.is_empty() { "" } else { " at " };
             Check { name: "model", fact: format!("{}{place}{}", endpoint.id(), endpoint.base_url), problem: None }
         }
         Err(error) => Check { name: "model", fact: "none can be used".into(), problem: Some(error.to_string()) },
     }
-}
-
-/// The program that runs the turns of a new session, if one does.
-fn runtime(config: &Config) -> Option<RuntimeCommand> {
-    let endpoint = crate::session::first_endpoint(config).ok()?;
-    config.runtime_of(&endpoint.provider)
 }
 
 /// Whether that program is there. It is not started.
@@ -86,9 +102,9 @@ fn check_runtime(runtime: &RuntimeCommand) -> Check {
 }
 
 /// Whether the model's server answers at all. Many have no list of models, so any answer will do.
-async fn check_endpoint(config: &Config) -> Check {
+async fn check_endpoint(endpoint: Option<&Endpoint>) -> Check {
     let name = "model server";
-    let Ok(endpoint) = crate::session::first_endpoint(config) else {
+    let Some(endpoint) = endpoint else {
         return Check { name, fact: "not asked: there is no model".into(), problem: None };
     };
     if endpoint.mode == ApiMode::Scripted {
@@ -189,7 +205,7 @@ fn mcp_servers(config: &Config) -> Vec<Check> {
 async fn check_store(config: &Config) -> Check {
     let store = Store::open(&config.home);
     let ready = store.ready().await;
-    let fact = store.notice().unwrap_or_else(|| config.home.join("sessions.db").display().to_string());
+    let problem = ready.err().map(|error| error.to_string()).or_else(|| store.notice());
     drop(store.close().await);
-    Check { name: "store", fact, problem: ready.err().map(|error| error.to_string()) }
+    Check { name: "store", fact: config.home.join("sessions.db").display().to_string(), problem }
 }

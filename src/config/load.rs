@@ -67,6 +67,12 @@ impl Config {
         Self { max_iterations: defaults::max_iterations(), soul: defaults::soul(), ..Self::default() }
     }
 
+    /// The name of the identity file unless the configuration has another.
+    #[must_use]
+    pub fn default_soul() -> String {
+        defaults::soul()
+    }
+
     fn apply_flags(&mut self, flags: &ConfigFlags) {
         if let Some(model) = &flags.model {
             self.model = Some(model.clone());

@@ -45,28 +45,27 @@ pub struct Auxiliary {
 }
 
 impl Auxiliary {
-    /// Settles the configured models. One that cannot be used is left out with a warning in the log.
+    /// Settles the configured models. What is left out comes with them, one line each.
     #[must_use]
-    pub fn resolve(config: &Config, env: &dyn Fn(&str) -> Option<String>) -> Self {
-        let mut models = BTreeMap::new();
+    pub fn resolve(config: &Config, env: &dyn Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
+        let (mut models, mut problems) = (BTreeMap::new(), Vec::new());
         let is_known = |name: &str| SideTask::ALL.iter().any(|task| task.as_str() == name);
         for name in config.auxiliary.keys().filter(|name| !is_known(name)) {
-            tracing::warn!("[auxiliary.{name}] has no effect: the side tasks are compression, title and vision");
+            problems.push(format!("auxiliary.{name} is no side task; there are compression, title and vision"));
         }
         for task in SideTask::ALL {
             let Some(entry) = config.auxiliary.get(task.as_str()) else { continue };
             let usable = entry.model.iter().chain(&entry.fallback_providers).filter_map(|id| {
-                let endpoint = catalog::resolve(config, env, id);
-                endpoint
-                    .inspect_err(|error| tracing::warn!(task = task.as_str(), %error, "a model cannot be used"))
-                    .ok()
+                let name = task.as_str();
+                let problem = |error| problems.push(format!("auxiliary.{name}: `{id}` cannot be used: {error}"));
+                catalog::resolve(config, env, id).map_err(problem).ok()
             });
             let usable: Vec<_> = usable.collect();
             if !usable.is_empty() {
                 models.insert(task, usable);
             }
         }
-        Self { models }
+        (Self { models }, problems)
     }
 
     /// True when the task has a model of its own.
@@ -184,6 +183,7 @@ mod tests {
         let mut config = Config::default();
         let entry = crate::config::AuxiliaryConfig { model: Some("nobody/x".into()), fallback_providers: Vec::new() };
         config.auxiliary.insert("title".into(), entry);
-        assert!(!Auxiliary::resolve(&config, &|_| None).has_own(SideTask::Title));
+        let (auxiliary, problems) = Auxiliary::resolve(&config, &|_| None);
+        assert!(!auxiliary.has_own(SideTask::Title) && problems[0].contains("nobody"), "{problems:?}");
     }
 }

@@ -13,6 +13,7 @@ mod io;
 mod ledger;
 mod mcp;
 mod obey_slash;
+pub mod objections;
 mod open;
 pub mod port;
 mod questions;

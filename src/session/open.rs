@@ -36,6 +36,7 @@ use super::children::Nursery;
 use super::command::{Opened, ReplayWish, SessionError};
 use super::io::OpenCalls;
 use super::mcp;
+use super::objections::idle_entries;
 use super::port::{ClientPort, Replayed, SessionEvent, SessionOptions};
 use super::questions::Questions;
 use super::workspace::Workspace;
@@ -184,6 +185,7 @@ impl Session {
         let workspace = Workspace::new(&host, tool_context.cwd.clone(), Arc::clone(&tool_context.secret_env));
         let servers = std::mem::take(&mut request.mcp_servers);
         let servers = mcp::specs(config, servers, &mut request.notices);
+        request.notices.extend(idle_entries(config));
         let mcp = mcp::start(config, &host.processes, &tool_context, servers);
         let questions = Arc::new(Questions::new(Arc::clone(&request.client), config.approval_timeout_seconds));
         let children = Nursery::new(Arc::clone(&host), Arc::clone(&request.client), Arc::clone(&questions));
@@ -357,11 +359,9 @@ pub(super) fn fresh_state(gate: &Arc<Gate>) -> Arc<SessionState> {
 }
 
 fn compactor(config: &Config) -> Compactor {
-    Compactor {
-        config: config.compression.clone(),
-        auxiliary: Arc::new(Auxiliary::resolve(config, &catalog::process_env)),
-        gauge: Gauge::default(),
-    }
+    let (auxiliary, problems) = Auxiliary::resolve(config, &catalog::process_env);
+    problems.iter().for_each(|problem| tracing::warn!("{problem}"));
+    Compactor { config: config.compression.clone(), auxiliary: Arc::new(auxiliary), gauge: Gauge::default() }
 }
 
 /// The folders of a session and the places that need care.
@@ -446,29 +446,42 @@ async fn load(store: &Store, id: &Arc<str>) -> Result<LoadedSession, SessionErro
 ///
 /// # Errors
 /// Why there is none.
-pub fn first_endpoint(config: &Config) -> Result<Arc<Endpoint>, SessionError> {
-    chain(config, config.model.as_deref()).map(|chain| chain.current())
+pub fn first_endpoint(config: &Config) -> Result<Endpoint, SessionError> {
+    primary(config, config.model.as_deref())
+}
+
+fn primary(config: &Config, model: Option<&str>) -> Result<Endpoint, SessionError> {
+    let env = catalog::process_env;
+    let model = model.map(str::to_owned).or_else(|| catalog::default_model(config, &env));
+    let model = model.ok_or_else(|| SessionError::AuthRequired(catalog::no_model_text()))?;
+    catalog::resolve(config, &env, &model).map_err(|error| resolve_error(&error))
 }
 
 /// The way through the configured models, starting at `model` where one is given.
 pub(super) fn chain(config: &Config, model: Option<&str>) -> Result<FallbackChain, SessionError> {
-    let env = catalog::process_env;
-    let primary = match model.map(str::to_owned).or_else(|| catalog::default_model(config, &env)) {
-        Some(model) => model,
-        None => return Err(SessionError::AuthRequired(catalog::no_model_text())),
-    };
-    let primary = catalog::resolve(config, &env, &primary).map_err(|error| resolve_error(&error))?;
-    let mut fallbacks = Vec::new();
-    for fallback in &config.fallback_providers {
-        match catalog::resolve(config, &env, fallback) {
-            Ok(endpoint) if config.runtime_of(&endpoint.provider).is_some() => {
-                tracing::warn!(%fallback, "an external runtime takes whole turns over and cannot be a fallback");
-            }
-            Ok(endpoint) => fallbacks.push(endpoint),
-            Err(error) => tracing::warn!(%fallback, %error, "a fallback cannot be used"),
-        }
-    }
+    let primary = primary(config, model)?;
+    let (fallbacks, problems) = fallbacks(config);
+    problems.iter().for_each(|problem| tracing::warn!("{problem}"));
     Ok(FallbackChain::new(primary, fallbacks))
+}
+
+/// The fallbacks that can be used, and why the others cannot.
+pub(super) fn fallbacks(config: &Config) -> (Vec<Endpoint>, Vec<String>) {
+    let (mut usable, mut problems) = (Vec::new(), Vec::new());
+    for fallback in &config.fallback_providers {
+        let problem = match catalog::resolve(config, &catalog::process_env, fallback) {
+            Ok(endpoint) if config.runtime_of(&endpoint.provider).is_some() => {
+                "an external runtime takes whole turns over".to_owned()
+            }
+            Ok(endpoint) => {
+                usable.push(endpoint);
+                continue;
+            }
+            Err(error) => error.to_string(),
+        };
+        problems.push(format!("fallback_providers: `{fallback}` cannot be used: {problem}"));
+    }
+    (usable, problems)
 }
 
 fn resolve_error(error: &catalog::ResolveError) -> SessionError {

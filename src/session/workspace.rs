@@ -21,6 +21,7 @@ use crate::turn::event::{Severity, TurnEvent};
 use crate::turn::port::Answer;
 
 use super::io::SessionIo;
+use super::objections::idle_rules;
 use super::open::Host;
 use super::port::{Choice, PermissionQuestion};
 
@@ -162,6 +163,9 @@ impl Workspace {
             )
             .await;
             return Vec::new();
+        }
+        for objection in idle_rules(&project.config.rules) {
+            notice(io, format!("Of the workspace's own configuration, {objection}")).await;
         }
         self.put_in_force(gate, &project)
     }
