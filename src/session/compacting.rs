@@ -77,7 +77,7 @@ impl Task {
         let CompactionDone(result) = done;
         let (history, text) = match result {
             Ok(end) => {
-                self.usage.add(&end.usage);
+                self.session.usage.add(&end.usage);
                 let spent = self.session.spent_usd.zip(end.cost_usd);
                 self.session.spent_usd = spent.map(|(before, cost)| before + cost);
                 if let CompactionOutcome::Done { tokens_after, .. } = end.outcome {

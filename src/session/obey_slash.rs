@@ -1,5 +1,6 @@
 //! What slash commands do, at once, whether a turn runs or not.
 
+use crate::compression::text_tokens;
 use crate::config::Mode;
 use crate::message::{Part, Usage};
 
@@ -94,11 +95,19 @@ impl Task {
 
     fn context_remark(&self) -> String {
         let window = self.session.chain.current().window();
-        format!("About {} of {window} tokens are in use.", self.context_tokens)
+        let tokens = match &self.phase {
+            // Nothing was counted since a stored session was opened.
+            Phase::Idle(history) if self.context_tokens == 0 && !history.is_empty() => {
+                let prompt = self.session.row.system_prompt.as_deref().unwrap_or_default();
+                self.session.compactor.gauge.level(history, || text_tokens(prompt))
+            }
+            _ => self.context_tokens,
+        };
+        format!("About {tokens} of {window} tokens are in use.")
     }
 
     fn usage_remark(&self) -> String {
-        let Usage { input_tokens, output_tokens, cached_tokens, .. } = self.usage;
-        format!("Since the session was opened: {input_tokens} tokens in ({cached_tokens} cached), {output_tokens} out.")
+        let Usage { input_tokens, output_tokens, cached_tokens, .. } = self.session.usage;
+        format!("In this session: {input_tokens} tokens in ({cached_tokens} cached), {output_tokens} out.")
     }
 }

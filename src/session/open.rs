@@ -15,7 +15,7 @@ use crate::hook::command::CommandHook;
 use crate::hook::{Hook, HookSet};
 use crate::mcp::{McpServers, ServerSpec};
 use crate::memory::{Memory, Notes, SessionSearch};
-use crate::message::Message;
+use crate::message::{Message, Usage};
 use crate::provider::auxiliary::Auxiliary;
 use crate::provider::catalog;
 use crate::provider::endpoint::Endpoint;
@@ -117,6 +117,8 @@ pub(super) struct Session {
     pub(super) notices: Vec<String>,
     /// The problem with the remembered rules that was told last.
     rules_problem: Option<String>,
+    /// Tokens of all its model calls.
+    pub(super) usage: Usage,
     /// US dollars it has cost, as long as every price was known.
     pub(super) spent_usd: Option<f64>,
 }
@@ -151,6 +153,7 @@ impl Session {
             session.store(vec![Write::CreateSession(session.row.clone())]).await?;
             return Ok((session, Vec::new()));
         };
+        loaded.usage.iter().for_each(|row| session.usage.add(&row.usage));
         session.remember(&loaded);
         if is_shown {
             session.show_again(&loaded, None).await;
@@ -197,6 +200,7 @@ impl Session {
             client: request.client,
             notices: request.notices,
             rules_problem: None,
+            usage: Usage::default(),
             mcp,
             spent_usd: Some(0.0),
             row,

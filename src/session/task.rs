@@ -11,7 +11,7 @@ use turnd_protocol::ext::StatusResult;
 use crate::clock;
 use crate::config::Mode;
 use crate::mcp::ServerSpec;
-use crate::message::{Message, Part, Usage};
+use crate::message::{Message, Part};
 use crate::store::Write;
 
 use super::command::{Command, Opened, Prompt, PromptEnd, PromptOutcome, ReplayWish, SessionError};
@@ -82,8 +82,7 @@ pub(super) struct Task {
     delivery: Option<oneshot::Receiver<()>>,
     is_announced: bool,
     pub(super) remarks: u64,
-    pub(super) usage: Usage,
-    /// Tokens in the context after the newest model call.
+    /// Tokens in the context after the newest model call; 0 before the first since the session was opened.
     pub(super) context_tokens: u64,
     pub(super) is_closing: bool,
     /// The MCP servers a client wants from the next turn on; a running one keeps its own.
@@ -131,7 +130,6 @@ impl Task {
             delivery: Some(announce),
             is_announced: false,
             remarks: 0,
-            usage: Usage::default(),
             context_tokens: 0,
             is_closing: false,
             wanted_servers: None,
@@ -346,7 +344,7 @@ impl Task {
         // Idle before the answer: clients send the next prompt the moment it arrives.
         self.phase = Phase::Idle(history);
         if let Ok(report) = &done.result {
-            self.usage.add(&report.usage);
+            self.session.usage.add(&report.usage);
             self.session.spent_usd = self.session.spent_usd.zip(report.cost_usd).map(|(before, turn)| before + turn);
             self.session.client.tell(SessionEvent::TurnEnded(Box::new(report.clone()))).await;
             if has_new_title {

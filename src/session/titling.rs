@@ -74,7 +74,7 @@ impl Task {
     pub(super) async fn title_done(&mut self, title: Title) {
         self.titling = None;
         let Title { text, provider, model, usage } = title;
-        self.usage.add(&usage);
+        self.session.usage.add(&usage);
         let cost_micros = pricing::cost_usd(&provider, &model, &usage).map(micros);
         let session_id = self.session.id.to_string();
         let mut writes = vec![Write::AddUsage { session_id: session_id.clone(), provider, model, usage, cost_micros }];
