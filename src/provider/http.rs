@@ -357,7 +357,9 @@ impl CallContext {
     fn transport_failed(&self, error: &reqwest::Error) -> ProviderError {
         let cause = chain(error);
         let kind = classify(&Failure { cause: &cause, ..Failure::default() });
-        self.failed(kind, &cause)
+        let server = BaseUrl::parse(&self.endpoint.base_url).map(|url| url.text()).unwrap_or_default();
+        let what = if error.is_connect() { "cannot reach" } else { "lost the connection to" };
+        self.failed(kind, &format!("{what} {server}: {cause}"))
     }
 }
 

@@ -85,6 +85,7 @@ async fn a_refused_connection_says_so() {
     let endpoint = Endpoint { base_url: url, ..endpoint("p", "m") };
     let error = call(&endpoint, &Http::default()).await.1.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
+    assert!(error.message.starts_with(&format!("cannot reach {}: ", endpoint.base_url)), "{error}");
     assert!(error.message.to_lowercase().contains("connection refused"), "{error}");
 }
 

@@ -307,7 +307,12 @@ fn reason(error: &ProviderError) -> String {
     if said.len() < error.message.len() {
         said.push('…');
     }
-    if said.is_empty() { kind } else { format!("{kind}: {said}") }
+    match error.kind {
+        _ if said.is_empty() => kind,
+        // This kind holds every lost connection, also one that was refused at once.
+        ErrorKind::Timeout => said,
+        _ => format!("{kind}: {said}"),
+    }
 }
 
 /// The wait before attempt `failures + 1`: doubled each time up to the longest, plus up to half of it.

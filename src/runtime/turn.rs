@@ -58,7 +58,6 @@ pub async fn run_turn<Io: TurnIo>(
             ExitReason::SessionPersistenceFailed
         }
         Ok(Err(Failure::Runtime(error))) => {
-            tracing::warn!(%error, "the external runtime failed");
             turn.detail = Some(error.to_string());
             ExitReason::RuntimeFailed
         }

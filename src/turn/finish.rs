@@ -175,10 +175,5 @@ impl<Io: TurnIo> Turn<'_, Io> {
 
 fn log_end(report: &TurnReport, budget_used: u32) {
     let (exit, steps, api_calls) = (report.exit, report.steps, report.api_calls);
-    if report.status() == TurnStatus::Failed {
-        let (error, detail) = (&report.error, &report.detail);
-        tracing::warn!(turn = report.turn_id, %exit, steps, api_calls, ?error, ?detail, "turn failed");
-    } else {
-        tracing::info!(turn = report.turn_id, %exit, steps, api_calls, budget_used, "turn ended");
-    }
+    tracing::info!(turn = report.turn_id, %exit, steps, api_calls, budget_used, "turn ended");
 }

@@ -6,7 +6,7 @@
 mod quirks;
 mod resolve;
 
-pub use resolve::{ResolveError, default_model, no_model_text, resolve, secret_env_names};
+pub use resolve::{ResolveError, check_provider, default_model, no_model_text, resolve, secret_env_names};
 
 pub use crate::provider::credentials::process_env;
 

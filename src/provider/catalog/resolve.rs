@@ -90,6 +90,19 @@ pub fn resolve(config: &Config, env: Env<'_>, id: &str) -> Result<Endpoint, Reso
     Source::find(config, env, provider)?.endpoint(model)
 }
 
+/// Whether there is such a provider, built in or configured.
+///
+/// # Errors
+/// [`ResolveError::UnknownProvider`], which names those that there are.
+pub fn check_provider(config: &Config, name: &str) -> Result<(), ResolveError> {
+    if BuiltIn::named(name).is_some() || config.providers.contains_key(name) {
+        return Ok(());
+    }
+    let built_in = super::BUILT_IN.iter().map(|built_in| built_in.name);
+    let known: Vec<_> = built_in.chain(config.providers.keys().map(String::as_str)).collect();
+    Err(ResolveError::UnknownProvider { name: name.to_owned(), known: known.join(", ") })
+}
+
 /// The configured model, else the usual model of the first built-in provider whose key is present.
 #[must_use]
 pub fn default_model(config: &Config, env: Env<'_>) -> Option<String> {
@@ -142,15 +155,9 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn find(config: &'a Config, env: Env<'a>, name: &'a str) -> Result<Self, ResolveError> {
+        check_provider(config, name)?;
         let built_in = BuiltIn::named(name);
-        let configured = config.providers.get(name);
-        if built_in.is_none() && configured.is_none() {
-            let known: Vec<_> = super::BUILT_IN.iter().map(|built_in| built_in.name).collect();
-            let mut known: Vec<String> = known.into_iter().map(str::to_owned).collect();
-            known.extend(config.providers.keys().cloned());
-            return Err(ResolveError::UnknownProvider { name: name.to_owned(), known: known.join(", ") });
-        }
-        let settings = configured.cloned().unwrap_or_default();
+        let settings = config.providers.get(name).cloned().unwrap_or_default();
         let mode = settings.api_mode.or(built_in.and_then(|built_in| built_in.mode));
         let needs_address = mode != Some(ApiMode::Scripted) && config.runtime_of(name).is_none();
         let from_env = || built_in.and_then(|built_in| first_set(env, built_in.base_url_env));
@@ -211,16 +218,18 @@ impl<'a> Source<'a> {
         if !configured.is_empty() {
             return Ok(configured.into_iter().map(|key| SecretString::from(key.trim())).collect());
         }
-        if let Some(name) = &settings.api_key_env {
-            return Ok(first_set(self.env, &[name.as_str()]).map(SecretString::from).into_iter().collect());
+        // A provider of another name gets the environment's key only at exactly the address the key is for.
+        let owner = || self.built_in.or_else(|| self.base_url.as_ref().and_then(BuiltIn::at));
+        let key = match &settings.api_key_env {
+            Some(name) => first_set(self.env, &[name.as_str()]),
+            None if settings.api_key_command.is_some() => None,
+            None => owner().and_then(|owner| first_set(self.env, owner.key_env)),
+        };
+        if let Some(key) = key {
+            return Ok(vec![SecretString::from(key)]);
         }
         if settings.api_key_command.is_some() {
             return Ok(Vec::new());
-        }
-        // A provider of another name gets the environment's key only at exactly the address the key is for.
-        let owner = self.built_in.or_else(|| self.base_url.as_ref().and_then(BuiltIn::at));
-        if let Some(key) = owner.and_then(|owner| first_set(self.env, owner.key_env)) {
-            return Ok(vec![SecretString::from(key)]);
         }
         Ok(stored_key(&self.config.home, self.name)?.into_iter().collect())
     }
@@ -324,6 +333,20 @@ mod tests {
         let error = resolved("", &[], "openai/gpt-5").unwrap_err();
         assert!(matches!(error, ResolveError::NoCredential { .. }));
         assert_eq!(error.to_string(), "there is no key for openai: set OPENAI_API_KEY, or run `turnd login openai`");
+    }
+
+    #[tokio::test]
+    async fn a_stored_key_is_used_where_the_named_variable_is_empty() {
+        let home = tempfile::tempdir().unwrap();
+        crate::provider::credentials::store_key(home.path(), "openai", &SecretString::from("test-key-s")).unwrap();
+        let mut config = config("[providers.openai]\napi_key_env = \"MINE\"");
+        config.home = home.path().to_path_buf();
+        for (value, expect) in [("", "test-key-s"), ("test-key-e", "test-key-e")] {
+            let env = [("MINE", value), ("OPENAI_API_KEY", "test-key-o")];
+            let endpoint = resolve(&config, &with_env(&env), "openai/gpt-5").unwrap();
+            let lease = endpoint.keys.lease(0).await.unwrap().unwrap();
+            assert_eq!(secrecy::ExposeSecret::expose_secret(&lease.secret), expect);
+        }
     }
 
     #[test]
