@@ -1,7 +1,6 @@
 //! Wiring: from a configuration to a served connection, and the end of the process in good order.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +31,8 @@ pub mod exit_code {
     pub const OK: u8 = 0;
     /// The command failed.
     pub const FAILED: u8 = 1;
+    /// Wrong usage.
+    pub const USAGE: u8 = 2;
     /// A fault of our own.
     pub const INTERNAL: u8 = 70;
     /// The configuration cannot be used.
@@ -172,15 +173,4 @@ async fn next_signal() -> u8 {
         _ = int.recv() => exit_code::INTERRUPTED,
         _ = hup.recv() => exit_code::OK,
     }
-}
-
-/// The home folder: `TURND_HOME`, else `.turnd` in the user's home.
-///
-/// # Errors
-/// When neither names a folder.
-pub fn home() -> Result<PathBuf, String> {
-    let named = std::env::var_os("TURND_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-    let own = || std::env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(".turnd"));
-    let home = named.or_else(own).ok_or("there is no home folder: set TURND_HOME")?;
-    std::path::absolute(&home).map_err(|error| format!("TURND_HOME {}: {error}", home.display()))
 }

@@ -20,6 +20,17 @@ const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 const LOCK_LIMIT: Duration = Duration::from_secs(5);
 const LOCK_POLL: Duration = Duration::from_millis(10);
 
+/// The home folder: `TURND_HOME`, else `.turnd` in the user's home.
+///
+/// # Errors
+/// When neither names a folder.
+pub fn home() -> Result<PathBuf, String> {
+    let named = std::env::var_os("TURND_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let own = || std::env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(".turnd"));
+    let home = named.or_else(own).ok_or("there is no home folder: set TURND_HOME")?;
+    std::path::absolute(&home).map_err(|error| format!("TURND_HOME {}: {error}", home.display()))
+}
+
 /// Takes the lock at this path, and makes its file and folder when they are missing. It is held until the file is
 /// dropped. Blocks for five seconds at most.
 ///

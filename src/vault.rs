@@ -13,14 +13,15 @@
 //! from others.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::home_file;
 
 /// Parts of names that stand for secrets.
 const SECRET_PARTS: [&str; 9] =
@@ -120,11 +121,7 @@ fn configuration_file() -> Option<PathBuf> {
             return Some(path.into());
         }
     }
-    let is_set = |value: &std::ffi::OsString| !value.is_empty();
-    let named = std::env::var_os("TURND_HOME").filter(is_set).map(PathBuf::from);
-    let home = named
-        .or_else(|| std::env::var_os(OsStr::new("HOME")).filter(is_set).map(|home| Path::new(&home).join(".turnd")));
-    home.map(|home| home.join("config.toml"))
+    Some(home_file::home().ok()?.join("config.toml"))
 }
 
 #[cfg(test)]

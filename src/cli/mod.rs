@@ -18,6 +18,7 @@ use clap::{Parser, Subcommand};
 
 use crate::app::{self, exit_code};
 use crate::config::{Config, ConfigFlags};
+use crate::home_file;
 use crate::provider::redact::Redactor;
 use crate::script::ScriptArgs;
 
@@ -79,7 +80,7 @@ fn run_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     if let Err(problem) = log::start(&cli.log) {
         return complain(&problem);
     }
-    let home = match app::home() {
+    let home = match home_file::home() {
         Ok(home) => home,
         Err(problem) => return complain(&problem),
     };
