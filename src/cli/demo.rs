@@ -1,5 +1,6 @@
 //! `turnd demo`: the main job end to end. It spawns `turnd` itself and plays the editor.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,6 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::app::exit_code;
+use crate::config::ConfigFlags;
 use crate::tool::diff;
 
 /// Arguments of `turnd demo`.
@@ -15,7 +17,9 @@ use crate::tool::diff;
 pub(super) struct DemoArgs {
     /// Print each JSON-RPC line
     #[arg(long)]
-    trace: bool,
+    pub(super) trace: bool,
+    #[command(flatten)]
+    pub(super) config: ConfigFlags,
 }
 
 const MODEL: &str = include_str!("demo.jsonl");
@@ -24,15 +28,16 @@ const CHECK: &str = "# Fails unless the greeting is right.\n[ \"$(sh greet.sh Ad
 const PROMPT: &str = "check.sh fails. Find out why and repair greet.sh.";
 
 /// Plays the demo in a temporary folder, which is removed afterwards.
-pub(super) async fn run(args: &DemoArgs) -> Result<u8, String> {
+pub(super) async fn run(wants_trace: bool, flags: ConfigFlags) -> Result<u8, String> {
     let folder = Folder::create()?;
-    let wants_trace = args.trace;
-    let played = tokio::task::spawn_blocking(move || play(&folder, wants_trace)).await;
+    let script = ConfigFlags { script: Some(folder.script()), ..ConfigFlags::default() };
+    let arguments = flags.or(script).arguments().map_err(|error| error.to_string())?;
+    let played = tokio::task::spawn_blocking(move || play(&folder, &arguments, wants_trace)).await;
     played.map_err(|error| error.to_string())?.map_err(|error| format!("the demo failed: {error}"))
 }
 
-fn play(folder: &Folder, wants_trace: bool) -> Result<u8, String> {
-    let mut editor = Editor::start(folder, wants_trace)?;
+fn play(folder: &Folder, arguments: &[OsString], wants_trace: bool) -> Result<u8, String> {
+    let mut editor = Editor::start(folder, arguments, wants_trace)?;
     say(&format!(
         "A program with a fault is in {}. The editor asks turnd to repair it:\n\n> {PROMPT}",
         folder.path.display()
@@ -127,11 +132,10 @@ enum Shown {
 
 impl Editor {
     #[expect(clippy::disallowed_methods, reason = "the demo starts this very program, as an editor would")]
-    fn start(folder: &Folder, wants_trace: bool) -> Result<Self, String> {
+    fn start(folder: &Folder, arguments: &[OsString], wants_trace: bool) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find turnd itself: {error}"))?;
         let mut agent = Command::new(program)
-            .arg("--script")
-            .arg(folder.script())
+            .args(arguments)
             .env("TURND_HOME", folder.home())
             .current_dir(folder.workspace())
             .stdin(Stdio::piped())

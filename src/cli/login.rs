@@ -1,23 +1,40 @@
 //! `turnd login` and `turnd logout`: a provider's key in a file that only its owner can read.
 
 use std::io::{BufRead, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use secrecy::SecretString;
 
+use crate::config::{Config, ConfigFlags};
+use crate::provider::catalog::check_provider;
 use crate::provider::credentials::{remove_key, store_key};
 
-/// Arguments of both commands.
+/// Arguments of `turnd login`.
 #[derive(Debug, Args)]
 pub(super) struct LoginArgs {
     /// The provider's name, for example anthropic
+    provider: String,
+    /// Configuration file that has the provider (default: config.toml in TURND_HOME)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Arguments of `turnd logout`.
+#[derive(Debug, Args)]
+pub(super) struct LogoutArgs {
+    /// The provider's name, as it was given to `turnd login`
     provider: String,
 }
 
 /// Asks for a key, without showing it, and keeps it. A key on stdin is taken when there is no terminal.
 pub(super) fn login(args: &LoginArgs, home: &Path) -> Result<(), String> {
+    let config = Config::load(home, &ConfigFlags { config: args.config.clone(), ..ConfigFlags::default() });
+    // A configuration that cannot be read does not say which providers there are.
+    if config.problem.is_none() {
+        check_provider(&config, &args.provider).map_err(|error| error.to_string())?;
+    }
     let key = read_key(&args.provider)?;
     let key = key.trim();
     if key.is_empty() {
@@ -29,7 +46,7 @@ pub(super) fn login(args: &LoginArgs, home: &Path) -> Result<(), String> {
 }
 
 /// Removes a stored key.
-pub(super) fn logout(args: &LoginArgs, home: &Path) -> Result<(), String> {
+pub(super) fn logout(args: &LogoutArgs, home: &Path) -> Result<(), String> {
     match remove_key(home, &args.provider).map_err(|error| error.to_string())? {
         true => Ok(()),
         false => Err(format!("there is no stored key for {}", args.provider)),

@@ -4,6 +4,7 @@ mod demo;
 mod doctor;
 mod log;
 mod login;
+mod output;
 mod rules;
 mod run;
 mod schema;
@@ -12,7 +13,8 @@ mod terminal;
 mod trust;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
@@ -21,6 +23,8 @@ use crate::config::{Config, ConfigFlags};
 use crate::home_file;
 use crate::provider::redact::Redactor;
 use crate::script::ScriptArgs;
+
+use output::Output;
 
 /// Hosts an AI agent over stdio and speaks the Agent Client Protocol.
 ///
@@ -39,7 +43,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve the Agent Client Protocol on stdio (the default)
-    Acp,
+    Acp(ConfigFlags),
     /// Run one turn in this folder; the answer goes to stdout, progress to stderr
     Run(run::RunArgs),
     /// Show a whole turn with no key and no network: a scripted model repairs a failing program
@@ -53,11 +57,11 @@ enum Command {
     /// Show what a workspace's own configuration would do, and trust exactly that
     Trust(trust::TrustArgs),
     /// Say what works, what does not, and what to do about it
-    Doctor,
+    Doctor(ConfigFlags),
     /// Store a provider's key in a file that only you can read
     Login(login::LoginArgs),
     /// Remove a stored key
-    Logout(login::LoginArgs),
+    Logout(login::LogoutArgs),
     /// Print the JSON Schema of the protocol extension and of the configuration
     Schema,
 }
@@ -94,42 +98,44 @@ fn run_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     code
 }
 
-async fn execute(cli: Cli, home: std::path::PathBuf) -> u8 {
-    let load = || Config::load(&home, &cli.config);
+async fn execute(cli: Cli, home: PathBuf) -> u8 {
+    let (flags, out) = (cli.config, &mut Output);
     let result = match cli.command {
-        None | Some(Command::Acp) => app::serve_stdio(load()).await.map_err(|error| error.to_string()),
-        Some(Command::Run(args)) => {
-            let config = load();
-            if let Some(problem) = &config.problem {
-                return complain_as(exit_code::CONFIG, problem);
-            }
-            run::run(&args, config).await
+        None => serve(Config::load(&home, &flags)).await,
+        Some(Command::Acp(own)) => serve(Config::load(&home, &own.or(flags))).await,
+        Some(Command::Run(args)) => run::run(&args, Config::load(&home, &args.config.clone().or(flags))).await,
+        Some(Command::Demo(args)) => demo::run(args.trace, args.config.or(flags)).await,
+        Some(Command::Doctor(own)) => doctor::run(&Config::load(&home, &own.or(flags)), out).await,
+        Some(_) if flags != ConfigFlags::default() => {
+            return complain_as(exit_code::USAGE, "this command uses no option of the configuration; see its --help");
         }
-        Some(Command::Demo(args)) => demo::run(&args).await,
         Some(Command::Script(args)) => {
-            let passed = crate::script::command(&args, &mut std::io::stdout()).await;
-            passed
-                .map(|passed| if passed { exit_code::OK } else { exit_code::FAILED })
-                .map_err(|error| error.to_string())
+            let passed = crate::script::command(&args, out).await;
+            passed.map(|passed| if passed { exit_code::OK } else { exit_code::FAILED }).map_err(text)
         }
-        Some(Command::Sessions(args)) => sessions::run(args, &home, &mut std::io::stdout())
-            .await
-            .map(|()| exit_code::OK)
-            .map_err(|error| error.to_string()),
-        Some(Command::Rules(args)) => done(rules::run(&args, &home, &mut std::io::stdout())),
-        Some(Command::Trust(args)) => done(trust::run(&args, &home, &mut std::io::stdout())),
+        Some(Command::Sessions(args)) => sessions::run(args, &home, out).await.map(|()| exit_code::OK).map_err(text),
+        Some(Command::Rules(args)) => done(rules::run(&args, &home, out)),
+        Some(Command::Trust(args)) => done(trust::run(&args, &home, out)),
         Some(Command::Login(args)) => done(login::login(&args, &home)),
         Some(Command::Logout(args)) => done(login::logout(&args, &home)),
-        Some(Command::Schema) => {
-            done(writeln!(std::io::stdout(), "{:#}", schema::schema()).map_err(|error| error.to_string()))
-        }
-        Some(Command::Doctor) => doctor::run(&load(), &mut std::io::stdout()).await,
+        Some(Command::Schema) => done(writeln!(out, "{:#}", schema::schema()).map_err(text)),
     };
     result.unwrap_or_else(|problem| complain(&problem))
 }
 
+async fn serve(config: Config) -> Result<u8, String> {
+    if std::io::stdin().is_terminal() {
+        tell("waits for a client of the Agent Client Protocol; for a person there are `turnd run` and `turnd demo`");
+    }
+    app::serve_stdio(config).await.map_err(text)
+}
+
 fn done(result: Result<(), String>) -> Result<u8, String> {
     result.map(|()| exit_code::OK)
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 /// Tells the user on standard error; the exit code says that it failed.
@@ -138,9 +144,14 @@ fn complain(problem: &str) -> u8 {
 }
 
 fn complain_as(code: u8, problem: &str) -> u8 {
-    // Nobody is left to tell when standard error is closed.
-    writeln!(std::io::stderr(), "turnd: {}", Redactor::process().clean(problem)).ok();
+    tell(&Redactor::process().clean(problem));
     code
+}
+
+/// A line for the user beside what the command puts out.
+fn tell(line: &str) {
+    // Nobody is left to tell when standard error is closed.
+    writeln!(std::io::stderr(), "turnd: {line}").ok();
 }
 
 #[cfg(test)]

@@ -51,5 +51,8 @@ fn list(rules: &RememberedRules, out: &mut dyn Write) -> Result<(), String> {
         writeln!(out, "{number}  {words}  in {workspace}  since {}", remembered.added)
             .map_err(|error| error.to_string())?;
     }
+    if rules.is_empty() && problem.is_none() {
+        super::tell("no approval is remembered");
+    }
     problem.map_or(Ok(()), Err)
 }

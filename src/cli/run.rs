@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use crate::app::{self, Signals, exit_code};
-use crate::config::Config;
+use crate::config::{Config, ConfigFlags};
 use crate::message::Part;
 use crate::session::{Host, OpenKind, OpenRequest, PromptOutcome, Registry, ReplayWish, SessionError};
 use crate::store::ListQuery;
@@ -30,10 +30,15 @@ pub(super) struct RunArgs {
     /// Go on with the newest session of this folder
     #[arg(long = "continue", conflicts_with = "resume")]
     go_on: bool,
+    #[command(flatten)]
+    pub(super) config: ConfigFlags,
 }
 
 /// Runs the turn.
 pub(super) async fn run(args: &RunArgs, config: Config) -> Result<u8, String> {
+    if let Some(problem) = &config.problem {
+        return Ok(super::complain_as(exit_code::CONFIG, problem));
+    }
     let prompt = prompt(args)?;
     let cwd = std::env::current_dir().and_then(std::fs::canonicalize);
     let cwd = cwd.map_err(|error| format!("the current folder cannot be used: {error}"))?;
@@ -79,11 +84,17 @@ async fn turn(args: &RunArgs, host: &Arc<Host>, cwd: PathBuf, prompt: String) ->
     let admitted = session.admit(vec![Part::text(prompt)]).map_err(|error| error.to_string())?;
     let (_, reply) = admitted;
     let end = reply.await.map_err(|_| "the session ended".to_owned())?;
-    let code = report(end.map(|end| end.outcome), session.id())?;
+    let outcome = end.map(|end| end.outcome);
+    let is_empty = kind == OpenKind::New && matches!(outcome, Ok(PromptOutcome::Obeyed | PromptOutcome::NotStarted));
+    let id = session.id().to_owned();
     drop(session);
     host.shutdown.cancel();
     sessions.drained().await;
-    Ok(code)
+    if is_empty {
+        // Nothing was said in it, so nobody will go on with it.
+        host.store.delete(&id).await.map_err(|error| error.to_string())?;
+    }
+    report(outcome, &id)
 }
 
 async fn newest(host: &Host, cwd: &Path) -> Result<String, String> {

@@ -139,15 +139,19 @@ async fn list(
         },
         None => None,
     };
-    let mut cursor = None;
+    let (mut cursor, mut is_empty) = (None, true);
     loop {
         let query = ListQuery { cwd: cwd.clone(), children, cursor, limit: PAGE };
         let (rows, next) = store.list_sessions(query).await?;
+        is_empty &= rows.is_empty();
         for row in &rows {
             writeln!(out, "{}", line(row))?;
         }
         cursor = next;
         if cursor.is_none() {
+            if is_empty {
+                super::tell("there is no session");
+            }
             return Ok(());
         }
     }

@@ -50,9 +50,11 @@ impl TerminalClient {
 
     fn show_plain(&self, event: &SessionEvent) {
         match event {
-            SessionEvent::Remark { text, .. } | SessionEvent::Turn { event: TurnEvent::Text { text, .. }, .. } => {
+            SessionEvent::Remark { text, .. } => {
                 self.say(text);
+                self.progress("");
             }
+            SessionEvent::Turn { event: TurnEvent::Text { text, .. }, .. } => self.say(text),
             SessionEvent::Turn { event, .. } => match event {
                 TurnEvent::Reasoning { text, .. } => self.think(text),
                 TurnEvent::ToolCallPending { plan, name, .. } => {
@@ -167,7 +169,7 @@ impl ClientPort for TerminalClient {
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, Answer> {
         if !self.can_ask() {
             self.progress("  refused: there is no terminal to ask on (allow it with --mode or a rule)");
-            return std::future::ready(Answer::RejectOnce).boxed();
+            return std::future::ready(Answer::NotAsked).boxed();
         }
         self.break_thought();
         let asked = tokio::task::spawn_blocking(move || ask_on_terminal(&question));

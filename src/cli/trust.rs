@@ -59,7 +59,11 @@ pub(super) fn run(args: &TrustArgs, home: &Path, out: &mut dyn Write) -> Result<
 }
 
 fn list(ledger: &Ledger, home: &Path, out: &mut dyn Write) -> Result<(), String> {
-    for entry in ledger.list().map_err(|error| error.to_string())? {
+    let entries = ledger.list().map_err(|error| error.to_string())?;
+    if entries.is_empty() {
+        super::tell("nothing was decided about any workspace");
+    }
+    for entry in entries {
         let now = Project::read(&entry.workspace, home).ok().flatten();
         let is_current = now.is_some_and(|project| project.fingerprint == entry.fingerprint);
         let decision = match entry.decision {

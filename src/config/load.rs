@@ -1,5 +1,6 @@
 //! From a file and flags to a configuration, with a name and a place for every mistake.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
@@ -9,29 +10,63 @@ use super::{Config, Mode, defaults};
 use crate::likeness::nearest;
 
 /// What the command line may override.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct ConfigFlags {
     /// Configuration file (default: config.toml in TURND_HOME)
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Apply the overrides of [profiles.NAME]
-    #[arg(long, value_name = "NAME", global = true)]
+    #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// Model to use, as PROVIDER/MODEL
-    #[arg(long, value_name = "PROVIDER/MODEL", global = true)]
+    #[arg(long, value_name = "PROVIDER/MODEL")]
     pub model: Option<String>,
     /// Approval mode: ask, accept_edits, plan, auto, full_access
-    #[arg(long, value_name = "MODE", global = true, value_parser = parse_mode)]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     pub mode: Option<Mode>,
     /// Play the model from a script file instead of calling a provider
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE")]
     pub script: Option<PathBuf>,
     /// Wall-clock seconds per turn
-    #[arg(long, value_name = "SECONDS", global = true)]
+    #[arg(long, value_name = "SECONDS")]
     pub run_budget: Option<u64>,
     /// Model calls per turn
-    #[arg(long, value_name = "N", global = true, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
+}
+
+impl ConfigFlags {
+    /// These, and those of `others` that are not among them.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self {
+            config: self.config.or(others.config),
+            profile: self.profile.or(others.profile),
+            model: self.model.or(others.model),
+            mode: self.mode.or(others.mode),
+            script: self.script.or(others.script),
+            run_budget: self.run_budget.or(others.run_budget),
+            max_iterations: self.max_iterations.or(others.max_iterations),
+        }
+    }
+
+    /// As arguments for another turnd, in whatever folder it runs.
+    ///
+    /// # Errors
+    /// When a relative path cannot be made absolute.
+    pub fn arguments(&self) -> std::io::Result<Vec<OsString>> {
+        let path = |path: &PathBuf| std::path::absolute(path).map(PathBuf::into_os_string);
+        let given = [
+            ("--config", self.config.as_ref().map(path).transpose()?),
+            ("--profile", self.profile.as_ref().map(OsString::from)),
+            ("--model", self.model.as_ref().map(OsString::from)),
+            ("--mode", self.mode.map(|mode| mode.as_str().into())),
+            ("--script", self.script.as_ref().map(path).transpose()?),
+            ("--run-budget", self.run_budget.map(|seconds| seconds.to_string().into())),
+            ("--max-iterations", self.max_iterations.map(|count| count.to_string().into())),
+        ];
+        Ok(given.into_iter().filter_map(|(name, value)| Some([name.into(), value?])).flatten().collect())
+    }
 }
 
 fn parse_mode(text: &str) -> Result<Mode, String> {

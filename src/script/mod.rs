@@ -35,7 +35,7 @@ pub struct ScriptArgs {
     /// Transcript files, or folders of them (*.jsonl)
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Program to test, with its arguments; default: this program
+    /// Program to test, with its arguments, as a shell reads it; default: this program
     #[arg(long, value_name = "CMD")]
     pub agent: Option<String>,
     /// Run only cases whose file or name contains this
@@ -131,10 +131,11 @@ pub fn plan(path: &Path, way: Way) -> Result<Vec<Planned>, String> {
 /// Runs transcripts one after another and writes failures and the closing line; true when all passed.
 ///
 /// # Errors
-/// A file is no transcript, or the report cannot be written.
+/// A file is no transcript, no case was played, or the report cannot be written.
 pub async fn command(args: &ScriptArgs, out: &mut (dyn Write + Send)) -> io::Result<bool> {
     let program = match &args.agent {
-        Some(command) => command.split_whitespace().map(str::to_owned).collect(),
+        // What the harness adds stands behind it.
+        Some(command) => ["sh", "-c", &format!("exec {command} \"$@\""), "sh"].map(str::to_owned).to_vec(),
         None => vec![std::env::current_exe()?.display().to_string()],
     };
     let agent = Agent::Program(program);
@@ -154,5 +155,8 @@ pub async fn command(args: &ScriptArgs, out: &mut (dyn Write + Send)) -> io::Res
         }
     }
     writeln!(out, "{passed} passed, {failed} failed")?;
+    if passed + failed == 0 {
+        return Err(io::Error::other("no case was played: none is in these files, or --only fits none"));
+    }
     Ok(failed == 0)
 }

@@ -37,7 +37,7 @@ impl Refusal {
             Answer::Cancelled => return Some(Self::cancelled()),
             Answer::TimedOut => "Not approved (timed_out): nobody answered in time, so the call was not run.",
             Answer::NotAsked => {
-                "Not approved (denied): this agent may not ask the user (delegation.approvals). Go on without the call and say so."
+                "Not approved (denied): the call needs the user's word, and nobody can be asked here. Go on without it and say so."
             }
             Answer::RejectOnce | Answer::RejectAlways => {
                 "Not approved (denied): the user refused this call. Do not retry it or work around it."

@@ -1,6 +1,8 @@
 //! The integration tests, one binary: transcripts, and what a transcript cannot say.
 
 #[cfg(test)]
+mod commands;
+#[cfg(test)]
 mod compaction;
 #[cfg(test)]
 mod contained;
