@@ -46,11 +46,34 @@ const REFUSED: &[&str] = &[
     "GIT_PROXY_COMMAND",
     "GIT_TEMPLATE_DIR",
     "SSH_ASKPASS",
+    "ZDOTDIR",
+    "LESSOPEN",
+    "LESSCLOSE",
+    "MAKEFLAGS",
+    "RUSTC_WRAPPER",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "ELECTRON_RUN_AS_NODE",
+    "BUN_OPTIONS",
+    "PIP_INDEX_URL",
+    "PIP_EXTRA_INDEX_URL",
 ];
 
 /// Beginnings of such names.
-const REFUSED_STARTS: &[&str] =
-    &["LD_", "DYLD_", "BASH_", "PYTHON", "LUA_INIT", "GIT_CONFIG", "COR_", "CORECLR_", "NPM_CONFIG_", "TURND_"];
+const REFUSED_STARTS: &[&str] = &[
+    "LD_",
+    "DYLD_",
+    "BASH_",
+    "PYTHON",
+    "LUA_INIT",
+    "GIT_CONFIG",
+    "COR_",
+    "CORECLR_",
+    "NPM_CONFIG_",
+    "UV_INDEX",
+    "UV_DEFAULT_INDEX",
+    "UV_EXTRA_INDEX",
+    "TURND_",
+];
 
 /// The first variable that may not be set for a server by whoever is not the user.
 pub(super) fn refused<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
@@ -94,6 +117,8 @@ mod tests {
             "GIT_SSH_COMMAND",
             "GIT_CONFIG_COUNT",
             "npm_config_script_shell",
+            "UV_INDEX_URL",
+            "ZDOTDIR",
             "TURND_HOME",
         ] {
             assert_eq!(refused(["A", name].into_iter()), Some(name), "{name}");
