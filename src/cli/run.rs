@@ -75,6 +75,7 @@ async fn turn(args: &RunArgs, host: &Arc<Host>, cwd: PathBuf, prompt: String) ->
         Some(id) => (Arc::from(id), OpenKind::Stored(ReplayWish::Silent)),
         None => (Arc::from(uuid::Uuid::now_v7().to_string()), OpenKind::New),
     };
+    let is_new = kind == OpenKind::New;
     let client = Arc::new(TerminalClient::new(style));
     let (additional_roots, mcp_servers, notices) = (Vec::new(), Vec::new(), Vec::new());
     let request = OpenRequest { id, kind, cwd, additional_roots, client, mcp_servers, notices };
@@ -85,7 +86,7 @@ async fn turn(args: &RunArgs, host: &Arc<Host>, cwd: PathBuf, prompt: String) ->
     let (_, reply) = admitted;
     let end = reply.await.map_err(|_| "the session ended".to_owned())?;
     let outcome = end.map(|end| end.outcome);
-    let is_empty = kind == OpenKind::New && matches!(outcome, Ok(PromptOutcome::Obeyed | PromptOutcome::NotStarted));
+    let is_empty = is_new && matches!(outcome, Ok(PromptOutcome::Obeyed | PromptOutcome::NotStarted));
     let id = session.id().to_owned();
     drop(session);
     host.shutdown.cancel();
