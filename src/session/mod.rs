@@ -4,6 +4,7 @@
 //! lock. Requests come in through a mailbox in wire order; cancelling goes past it through a token.
 
 mod at_work;
+mod chain;
 mod child_io;
 mod children;
 mod command;
@@ -29,8 +30,9 @@ mod wall;
 mod workspace;
 
 pub use at_work::AtWork;
+pub use chain::first_endpoint;
 pub use command::{Command, Delivered, Opened, Prompt, PromptEnd, PromptOutcome, ReplayWish, SessionError, Steer};
 pub use handle::SessionHandle;
-pub use open::{Host, OpenKind, OpenRequest, first_endpoint};
+pub use open::{Host, OpenKind, OpenRequest};
 pub use registry::Registry;
 pub use wall::sandbox_policy;

@@ -7,7 +7,7 @@ use crate::likeness::nearest;
 use crate::provider::auxiliary::Auxiliary;
 use crate::provider::catalog;
 
-use super::open;
+use super::chain;
 
 /// The tools that every session has or can have. What MCP servers add begins with `mcp_`.
 const TOOLS: [&str; 12] = [
@@ -45,7 +45,7 @@ pub fn objections(config: &Config) -> Vec<String> {
             all.push(format!("compression.{key}: {share} is no share of a window: write one above 0 and up to 1"));
         }
     }
-    all.extend(open::fallbacks(config).1);
+    all.extend(chain::fallbacks(config).1);
     all.extend(Auxiliary::resolve(config, &catalog::process_env).1);
     all
 }

@@ -18,7 +18,6 @@ use crate::memory::{Memory, Notes, SessionSearch};
 use crate::message::{Message, Usage};
 use crate::provider::auxiliary::Auxiliary;
 use crate::provider::catalog;
-use crate::provider::endpoint::Endpoint;
 use crate::provider::http::Http;
 use crate::provider::recovery::FallbackChain;
 use crate::runtime::{Runtime, RuntimeSetup};
@@ -32,6 +31,7 @@ use crate::tool::todo::TodoList;
 use crate::tool::{SessionState, Tool, ToolContext, ToolLimits};
 
 use super::at_work::AtWork;
+use super::chain::{chain, models};
 use super::children::Nursery;
 use super::command::{Opened, ReplayWish, SessionError};
 use super::io::OpenCalls;
@@ -444,65 +444,6 @@ async fn load(store: &Store, id: &Arc<str>) -> Result<LoadedSession, SessionErro
         Ok(None) => Err(SessionError::Unknown(Arc::clone(id))),
         Err(error) => Err(store_error(id, &error)),
     }
-}
-
-/// The endpoint that a new session would use first.
-///
-/// # Errors
-/// Why there is none.
-pub fn first_endpoint(config: &Config) -> Result<Endpoint, SessionError> {
-    primary(config, config.model.as_deref())
-}
-
-fn primary(config: &Config, model: Option<&str>) -> Result<Endpoint, SessionError> {
-    let env = catalog::process_env;
-    let model = model.map(str::to_owned).or_else(|| catalog::default_model(config, &env));
-    let model = model.ok_or_else(|| SessionError::AuthRequired(catalog::no_model_text()))?;
-    catalog::resolve(config, &env, &model).map_err(|error| resolve_error(&error))
-}
-
-/// The way through the configured models, starting at `model` where one is given.
-pub(super) fn chain(config: &Config, model: Option<&str>) -> Result<FallbackChain, SessionError> {
-    let primary = primary(config, model)?;
-    let (fallbacks, problems) = fallbacks(config);
-    problems.iter().for_each(|problem| tracing::warn!("{problem}"));
-    Ok(FallbackChain::new(primary, fallbacks))
-}
-
-/// The fallbacks that can be used, and why the others cannot.
-pub(super) fn fallbacks(config: &Config) -> (Vec<Endpoint>, Vec<String>) {
-    let (mut usable, mut problems) = (Vec::new(), Vec::new());
-    for fallback in &config.fallback_providers {
-        let problem = match catalog::resolve(config, &catalog::process_env, fallback) {
-            Ok(endpoint) if config.runtime_of(&endpoint.provider).is_some() => {
-                "an external runtime takes whole turns over".to_owned()
-            }
-            Ok(endpoint) => {
-                usable.push(endpoint);
-                continue;
-            }
-            Err(error) => error.to_string(),
-        };
-        problems.push(format!("fallback_providers: `{fallback}` cannot be used: {problem}"));
-    }
-    (usable, problems)
-}
-
-fn resolve_error(error: &catalog::ResolveError) -> SessionError {
-    match error {
-        catalog::ResolveError::NoCredential { .. } => SessionError::AuthRequired(error.to_string()),
-        _ => SessionError::Config(error.to_string()),
-    }
-}
-
-fn models(config: &Config, current: &str) -> Vec<String> {
-    let mut models = vec![current.to_owned()];
-    for model in config.model.iter().chain(&config.fallback_providers) {
-        if !models.contains(model) {
-            models.push(model.clone());
-        }
-    }
-    models
 }
 
 pub(super) fn store_error(id: &Arc<str>, error: &StoreError) -> SessionError {

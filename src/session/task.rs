@@ -14,6 +14,7 @@ use crate::mcp::ServerSpec;
 use crate::message::{Message, Part};
 use crate::store::Write;
 
+use super::chain;
 use super::command::{Command, Opened, Prompt, PromptEnd, PromptOutcome, ReplayWish, SessionError};
 use super::compacting::{AfterTurn, Compacting, CompactionDone};
 use super::handle::Mailbox;
@@ -376,7 +377,7 @@ impl Task {
     }
 
     pub(super) async fn set_model(&mut self, model: String) -> Result<SessionOptions, SessionError> {
-        let chain = open::chain(&self.session.host.config, Some(&model))?;
+        let chain = chain::chain(&self.session.host.config, Some(&model))?;
         self.session.row.model = chain.current().id();
         self.session.chain = Arc::new(chain);
         self.session.save_options().await;
