@@ -20,8 +20,8 @@ impl Task {
             }
             Slash::Compact(focus) => return self.compact(focus, prompt).await,
             Slash::Help => Some(slash::help()),
-            Slash::Steer(text) => Some(self.steer_remark(&text)),
-            Slash::Redirect(text) => Some(self.redirect_remark(&text)),
+            Slash::Steer(text) => Some(self.steer_remark(&text).await),
+            Slash::Redirect(text) => Some(self.redirect_remark(&text).await),
             Slash::Stop => {
                 self.mailbox.handle.cancel();
                 None
@@ -45,25 +45,35 @@ impl Task {
         self.session.client.tell(SessionEvent::Remark { message_id, text }).await;
     }
 
-    fn steer_remark(&self, text: &str) -> String {
-        self.words_remark(|desk| desk.steer(text), "Noted; the agent will read it with its next step.").into()
+    async fn steer_remark(&mut self, text: &str) -> String {
+        let hearing = self.desk().map_or(Hearing::TooLate, |desk| desk.steer(text));
+        self.words_remark(hearing, text, "Noted; the agent will read it with its next step.").await
     }
 
-    fn redirect_remark(&self, text: &str) -> String {
-        self.words_remark(|desk| desk.redirect(text), "The request is corrected.").into()
+    async fn redirect_remark(&mut self, text: &str) -> String {
+        let hearing = self.desk().map_or(Hearing::TooLate, |desk| desk.redirect(text));
+        self.words_remark(hearing, text, "The request is corrected.").await
     }
 
-    /// Tells the running turn and says what came of it.
-    fn words_remark(&self, tell: impl FnOnce(&Desk) -> Hearing, taken: &'static str) -> &'static str {
-        let hearing = match &self.phase {
-            Phase::Running(running) if !running.cancel.is_cancelled() => tell(&running.desk),
-            Phase::Running(_) | Phase::Idle(_) | Phase::Compacting(_) => Hearing::TooLate,
-        };
+    /// Where words for the running turn go, unless it is called off.
+    fn desk(&self) -> Option<&Desk> {
+        match &self.phase {
+            Phase::Running(running) if !running.cancel.is_cancelled() => Some(&running.desk),
+            Phase::Running(_) | Phase::Idle(_) | Phase::Compacting(_) => None,
+        }
+    }
+
+    /// What came of words for the running turn.
+    async fn words_remark(&mut self, hearing: Hearing, text: &str, taken: &str) -> String {
         match hearing {
-            Hearing::Taken => taken,
+            Hearing::Taken if self.keep_words(text).await => taken,
+            Hearing::Taken => {
+                "The words could not be stored, so they are lost if turnd ends now; `turnd doctor` says more."
+            }
             Hearing::Blank => "There are no words behind the command; nothing was told.",
             Hearing::TooLate => "No turn is running: send it as a prompt.",
         }
+        .into()
     }
 
     async fn mode_remark(&mut self, mode: Option<String>) -> String {

@@ -155,6 +155,7 @@ impl Session {
         };
         loaded.usage.iter().for_each(|row| session.usage.add(&row.usage));
         session.remember(&loaded);
+        session.notices.extend(unread(&loaded));
         if is_shown {
             session.show_again(&loaded, None).await;
         }
@@ -337,6 +338,14 @@ impl Session {
     pub(super) async fn store(&self, writes: Vec<Write>) -> Result<(), SessionError> {
         self.host.store.write(writes).await.map_err(|error| store_error(&self.id, &error))
     }
+}
+
+/// Words that a turn which died was told and never read.
+fn unread(loaded: &LoadedSession) -> Option<String> {
+    let words: Vec<&str> = loaded.unread_words().collect();
+    (!words.is_empty()).then(|| {
+        format!("turnd ended before the model could read this; say it again if it still counts: {}", words.join("\n"))
+    })
 }
 
 /// Tools that belong to one session and its user. A child agent has none of them.

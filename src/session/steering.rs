@@ -4,6 +4,7 @@ use tokio::sync::oneshot;
 use turnd_protocol::ext::{SteeringOutcome, SteeringResult};
 
 use crate::message::plain_text;
+use crate::store::Write;
 
 use super::command::{Prompt, Steer};
 use super::io::{Desk, Hearing};
@@ -33,6 +34,21 @@ impl Task {
     pub(super) fn redirect(&self, steer: &Steer) -> SteeringResult {
         let text = plain_text(&steer.parts);
         self.tell_running(steer, |desk| desk.redirect(&text)).unwrap_or_else(prompt_required)
+    }
+
+    /// What is answered once words that were taken are on disk.
+    pub(super) async fn kept(&mut self, steer: &Steer, result: SteeringResult) -> SteeringResult {
+        if result.outcome == SteeringOutcome::Injected && !self.keep_words(&plain_text(&steer.parts)).await {
+            return failed("notStored");
+        }
+        result
+    }
+
+    /// Stores words for the running turn; false when that failed.
+    pub(super) async fn keep_words(&mut self, text: &str) -> bool {
+        let (session_id, text) = (self.session.id.to_string(), text.trim().to_owned());
+        let stored = self.session.store(vec![Write::KeepWords { session_id, text }]).await;
+        stored.inspect_err(|error| tracing::warn!(%error, "words for a turn could not be stored")).is_ok()
     }
 
     /// Tells the running turn; `None` when none runs that could still listen.

@@ -216,11 +216,11 @@ impl Task {
             }
             Command::Steer(steer, reply) => {
                 let result = self.steer(&steer);
-                drop(reply.send(result));
+                drop(reply.send(self.kept(&steer, result).await));
             }
             Command::Redirect(steer, reply) => {
                 let result = self.redirect(&steer);
-                drop(reply.send(result));
+                drop(reply.send(self.kept(&steer, result).await));
             }
             Command::Status(reply) => drop(reply.send(self.status())),
         }

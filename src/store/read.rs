@@ -27,6 +27,8 @@ pub struct LoadedSession {
     pub approvals: Vec<ApprovalRow>,
     /// Its tokens, one row for each provider and model.
     pub usage: Vec<UsageRow>,
+    /// Words for a turn whose end was never stored, oldest first.
+    pub words: Vec<String>,
 }
 
 impl LoadedSession {
@@ -38,6 +40,13 @@ impl LoadedSession {
     /// What a client is shown: all that was said, whatever was compacted.
     pub fn shown(&self) -> impl Iterator<Item = &StoredMessage> {
         self.messages.iter().filter(|stored| stored.standing.is_shown())
+    }
+
+    /// Words that were accepted for a turn and are in none of its messages: the process died before.
+    pub fn unread_words(&self) -> impl Iterator<Item = &str> {
+        let texts: Vec<String> = self.messages.iter().map(|stored| stored.message.plain_text()).collect();
+        let is_read = move |words: &&str| texts.iter().any(|text| text.contains(words));
+        self.words.iter().map(String::as_str).filter(move |words| !is_read(words))
     }
 }
 
@@ -109,6 +118,7 @@ pub(super) fn read_session(connection: &Connection, id: &str) -> Result<Option<L
              FROM usage WHERE session_id = ?1 ORDER BY rowid",
             usage_row,
         )?,
+        words: rows_of(connection, id, "SELECT text FROM words WHERE session_id = ?1 ORDER BY id", |row| row.get(0))?,
     }))
 }
 

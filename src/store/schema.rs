@@ -7,8 +7,11 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::error::StoreError;
 
 /// The steps from an empty file to the newest schema; step `n` (from 1) leaves `user_version` at `n`.
-pub(super) const MIGRATIONS: &[&str] =
-    &[include_str!("schema/0001_begin.sql"), include_str!("schema/0002_lineage.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("schema/0001_begin.sql"),
+    include_str!("schema/0002_lineage.sql"),
+    include_str!("schema/0003_words.sql"),
+];
 
 /// The schema that `migrations` lead to.
 pub(super) fn newest(migrations: &[&str]) -> i64 {

@@ -72,6 +72,13 @@ pub enum Write {
     StartTurn(TurnRow),
     /// A turn ended.
     FinishTurn(TurnRow),
+    /// Words for the running turn, kept until its end is stored.
+    KeepWords {
+        /// The session.
+        session_id: String,
+        /// The words.
+        text: String,
+    },
     /// A tool call, new or changed.
     PutToolCall {
         /// The session.
@@ -125,7 +132,18 @@ pub(super) fn apply(connection: &Connection, me: &Owner, write: &Write) -> Resul
             amend(connection, session_id, turn_id.as_deref(), message)
         }
         Write::Compact { .. } => compact::compact(connection, write),
-        Write::StartTurn(row) | Write::FinishTurn(row) => put_turn(connection, row),
+        Write::StartTurn(row) => put_turn(connection, row),
+        Write::FinishTurn(row) => {
+            put_turn(connection, row)?;
+            connection.prepare_cached("DELETE FROM words WHERE session_id = ?1")?.execute([&row.session_id])?;
+            Ok(())
+        }
+        Write::KeepWords { session_id, text } => {
+            connection
+                .prepare_cached("INSERT INTO words (session_id, text) VALUES (?1, ?2)")?
+                .execute([session_id, text])?;
+            Ok(())
+        }
         Write::PutToolCall { session_id, row } => put_tool_call(connection, session_id, row),
         Write::RecordApproval { session_id, row } => record_approval(connection, session_id, row),
         Write::AddUsage { session_id, provider, model, usage, cost_micros } => {
