@@ -44,8 +44,7 @@ impl LoadedSession {
 
     /// Words that were accepted for a turn and are in none of its messages: the process died before.
     pub fn unread_words(&self) -> impl Iterator<Item = &str> {
-        let texts: Vec<String> = self.messages.iter().map(|stored| stored.message.plain_text()).collect();
-        let is_read = move |words: &&str| texts.iter().any(|text| text.contains(words));
+        let is_read = |words: &str| self.messages.iter().any(|stored| stored.message.plain_text().contains(words));
         self.words.iter().map(String::as_str).filter(move |words| !is_read(words))
     }
 }

@@ -85,28 +85,32 @@ pub async fn compact_idle<Io: TurnIo>(
 impl<Io: TurnIo> Turn<'_, Io> {
     /// Makes room before a request that is likely to be too long, or because the user asks for it. Gives the
     /// call's end when there will be no call.
-    pub(super) async fn make_room(&mut self) -> Result<Option<CallEnd>, RecordError> {
+    pub(super) async fn make_room(&mut self, retake: &mut Retake) -> Result<Option<CallEnd>, RecordError> {
         let context = self.scope.context;
         let gauge = &context.compactor.gauge;
         if let Some(focus) = self.scope.io.take_compaction() {
             gauge.forgive();
             let focus = (!focus.is_empty()).then_some(focus);
-            return Ok(self.compact(Urgency::Asked, focus.as_deref()).await?.end());
+            return Ok(self.compact(Urgency::Asked, focus.as_deref(), retake).await?.end());
         }
         if !gauge.may_begin() || gauge.level(&self.history, || fixed_tokens(context)) < trigger(context) {
             return Ok(None);
         }
-        Ok(self.compact(Urgency::Due, None).await?.end())
+        Ok(self.compact(Urgency::Due, None, retake).await?.end())
     }
 
     /// Makes room after the model refused a request as too long. Gives the call's end when there is none to be
     /// made.
-    pub(super) async fn recover_room(&mut self, error: ProviderError) -> Result<Option<CallEnd>, RecordError> {
+    pub(super) async fn recover_room(
+        &mut self,
+        error: ProviderError,
+        retake: &mut Retake,
+    ) -> Result<Option<CallEnd>, RecordError> {
         let context = self.scope.context;
         let Some(attempt) = context.compactor.gauge.next_of_turn() else {
             return Ok(Some(CallEnd::Exhausted(error)));
         };
-        match self.compact(Urgency::Refused(attempt), None).await? {
+        match self.compact(Urgency::Refused(attempt), None, retake).await? {
             Room::Made => Ok(None),
             Room::NotMade => Ok(match Recovery::new().cannot_compact(&context.chain, &error) {
                 Action::Again { notice, .. } => {
@@ -121,7 +125,13 @@ impl<Io: TurnIo> Turn<'_, Io> {
         }
     }
 
-    async fn compact(&mut self, urgency: Urgency, focus: Option<&str>) -> Result<Room, RecordError> {
+    /// `retake`: what the request that comes next asks beside the history.
+    async fn compact(
+        &mut self,
+        urgency: Urgency,
+        focus: Option<&str>,
+        retake: &mut Retake,
+    ) -> Result<Room, RecordError> {
         let context = self.scope.context;
         let (io, cancel) = (self.scope.io, self.scope.cancel);
         let compaction = Compaction { context, io, cancel, history: &self.history, urgency, focus };
@@ -139,7 +149,7 @@ impl<Io: TurnIo> Turn<'_, Io> {
         self.history = done.history;
         self.request_index = self.history.iter().rposition(Message::is_request).unwrap_or_default();
         // What the user said meanwhile goes out with the next request.
-        self.place_words(&mut Retake::default()).await?;
+        self.place_words(retake).await?;
         Ok(Room::Made)
     }
 }

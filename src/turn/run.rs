@@ -260,8 +260,8 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
     }
 
     /// Calls the model, with a shorter history where the whole one is too long.
-    pub(super) async fn call(&mut self, retake: Retake, offered: Offered) -> Result<CallEnd, RecordError> {
-        if let Some(end) = self.make_room().await? {
+    pub(super) async fn call(&mut self, mut retake: Retake, offered: Offered) -> Result<CallEnd, RecordError> {
+        if let Some(end) = self.make_room(&mut retake).await? {
             return Ok(end);
         }
         loop {
@@ -270,7 +270,7 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
             }
             match self.request(&retake, offered).await {
                 CallEnd::TooLong(error) => {
-                    if let Some(end) = self.recover_room(error).await? {
+                    if let Some(end) = self.recover_room(error, &mut retake).await? {
                         return Ok(end);
                     }
                 }
