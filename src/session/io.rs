@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::message::{AssistantMessage, Message};
 use crate::tool::Display;
 use crate::turn::TurnIo;
 use crate::turn::event::TurnEvent;
@@ -24,8 +25,44 @@ pub(super) struct Desk {
     redirected: Notify,
 }
 
-/// Where the calls are that a turn has shown and not ended.
-pub(super) type OpenCalls = BTreeMap<String, CallState>;
+/// What a running turn has shown to the client and the store does not hold yet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unstored {
+    /// Where the calls are that have not ended.
+    pub(super) calls: BTreeMap<String, CallState>,
+    /// The id under which the answer is shown.
+    pub(super) message_id: Arc<str>,
+    /// The text and reasoning of the answer that streams.
+    pub(super) answer: AssistantMessage,
+}
+
+impl Unstored {
+    fn add(&mut self, piece: Piece) {
+        if self.message_id != piece.message_id {
+            (self.message_id, self.answer) = (piece.message_id, AssistantMessage::default());
+        }
+        let so_far = if piece.is_reasoning { &mut self.answer.reasoning } else { &mut self.answer.text };
+        so_far.push_str(&piece.text);
+    }
+}
+
+/// A piece of an answer that streams.
+struct Piece {
+    message_id: Arc<str>,
+    is_reasoning: bool,
+    text: String,
+}
+
+impl Piece {
+    fn of(event: &TurnEvent) -> Option<Self> {
+        let (message_id, is_reasoning, text) = match event {
+            TurnEvent::Text { message_id, text } => (message_id, false, text),
+            TurnEvent::Reasoning { message_id, text } => (message_id, true, text),
+            _ => return None,
+        };
+        Some(Self { message_id: Arc::clone(message_id), is_reasoning, text: text.clone() })
+    }
+}
 
 #[derive(Debug, Default)]
 struct DeskState {
@@ -36,8 +73,7 @@ struct DeskState {
     compaction: Option<String>,
     progress: TurnProgress,
     context_tokens: Option<u64>,
-    /// Tool calls that the client has been shown and not seen end.
-    open_calls: OpenCalls,
+    unstored: Unstored,
 }
 
 /// Where a running turn is.
@@ -105,24 +141,29 @@ impl Desk {
         self.lock().progress
     }
 
-    pub(super) fn open_calls(&self) -> OpenCalls {
-        self.lock().open_calls.clone()
+    pub(super) fn unstored(&self) -> Unstored {
+        self.lock().unstored.clone()
     }
 
     fn note(&self, event: &TurnEvent) {
         match event {
             TurnEvent::ToolCallPending { id, .. } => {
-                self.lock().open_calls.insert(id.clone(), CallState::Pending);
+                self.lock().unstored.calls.insert(id.clone(), CallState::Pending);
             }
             TurnEvent::ToolCallStarted { id } => {
-                self.lock().open_calls.insert(id.clone(), CallState::InProgress);
+                self.lock().unstored.calls.insert(id.clone(), CallState::InProgress);
             }
             TurnEvent::ToolCallEnded { id, .. } => {
-                self.lock().open_calls.remove(id);
+                self.lock().unstored.calls.remove(id);
             }
             TurnEvent::Usage { context_tokens, .. } => self.lock().context_tokens = Some(*context_tokens),
             _ => {}
         }
+    }
+
+    /// The answer that streamed is stored, or is none any more.
+    fn forget_answer(&self) {
+        self.lock().unstored.answer = AssistantMessage::default();
     }
 
     fn lock(&self) -> MutexGuard<'_, DeskState> {
@@ -156,6 +197,7 @@ pub(super) enum Occasion {
 impl TurnIo for SessionIo {
     async fn emit(&self, mut event: TurnEvent) {
         self.desk.note(&event);
+        let piece = Piece::of(&event);
         if let TurnEvent::Usage { cost_usd, .. } = &mut event {
             *cost_usd = self.spent_usd.zip(*cost_usd).map(|(before, turn)| before + turn);
         }
@@ -164,6 +206,10 @@ impl TurnIo for SessionIo {
             Occasion::BetweenTurns => SessionEvent::BetweenTurns(event),
         };
         tell(&*self.client, event, &self.cancel).await;
+        // Only now: what is still on its way would be shown twice by a load that comes in between.
+        if let Some(piece) = piece {
+            self.desk.lock().unstored.add(piece);
+        }
     }
 
     async fn ask(&self, ask: Ask<'_>) -> Answer {
@@ -171,6 +217,11 @@ impl TurnIo for SessionIo {
     }
 
     async fn record(&self, records: Vec<Record>) -> Result<(), RecordError> {
+        let has_answer = records.iter().any(|record| matches!(record, Record::Message(Message::Assistant(_))));
+        if has_answer {
+            // The store works in order: a load from now on reads the answer there.
+            self.desk.forget_answer();
+        }
         self.ledger.record(records).await
     }
 
@@ -198,7 +249,11 @@ impl TurnIo for SessionIo {
     }
 
     fn take_redirect(&self) -> Option<String> {
-        self.desk.lock().redirect.take()
+        let redirect = self.desk.lock().redirect.take();
+        if redirect.is_some() {
+            self.desk.forget_answer();
+        }
+        redirect
     }
 
     fn take_compaction(&self) -> Option<String> {
@@ -224,7 +279,7 @@ const LAGGING_CLIENT_GRACE: Duration = Duration::from_millis(50);
 impl SessionIo {
     /// Shows the end of calls that a torn turn left open on the client's screen.
     pub(super) async fn end_open_calls(&self) {
-        let open = std::mem::take(&mut self.desk.lock().open_calls);
+        let open = std::mem::take(&mut self.desk.lock().unstored.calls);
         for id in open.into_keys() {
             let display =
                 vec![Display::Text("Interrupted: the turn failed; whether this had an effect is unknown.".into())];

@@ -34,7 +34,7 @@ use super::at_work::AtWork;
 use super::chain::{chain, models};
 use super::children::Nursery;
 use super::command::{Opened, ReplayWish, SessionError};
-use super::io::OpenCalls;
+use super::io::Unstored;
 use super::mcp;
 use super::objections::idle_entries;
 use super::port::{ClientPort, Replayed, SessionEvent, SessionOptions};
@@ -226,9 +226,9 @@ impl Session {
         self.compactor.gauge.retire_ids(compacted.flat_map(|stored| call_ids(&stored.message)));
     }
 
-    /// Shows the stored history and the task list to a client that asked to load it. `running` says where the calls
-    /// of a running turn are.
-    pub(super) async fn show_again(&self, loaded: &LoadedSession, running: Option<&OpenCalls>) {
+    /// Shows the stored history and the task list to a client that asked to load it. `running`: what a running
+    /// turn has shown beside the store.
+    pub(super) async fn show_again(&self, loaded: &LoadedSession, running: Option<&Unstored>) {
         for replayed in replay::replay(loaded, running) {
             self.client.tell(SessionEvent::Replay(replayed)).await;
         }

@@ -11,7 +11,7 @@ use crate::store::{LoadedSession, ToolCallRow};
 use crate::tool::{CallPlan, Display, Location, ToolKind};
 use crate::turn::port::{CallState, ToolCallRecord};
 
-use super::io::OpenCalls;
+use super::io::Unstored;
 use super::port::{Replayed, ReplayedCall};
 
 /// The id of a turn's user message.
@@ -19,8 +19,8 @@ pub(super) fn user_message_id(turn_id: &str) -> Arc<str> {
     format!("{turn_id}.user").into()
 }
 
-/// Everything of a session in the order it happened. `running` says where the calls of a running turn are.
-pub(super) fn replay(session: &LoadedSession, running: Option<&OpenCalls>) -> Vec<Replayed> {
+/// Everything of a session in the order it happened. `running`: what a running turn has shown beside the store.
+pub(super) fn replay(session: &LoadedSession, running: Option<&Unstored>) -> Vec<Replayed> {
     let calls: HashMap<&str, &ToolCallRow> = session.tool_calls.iter().map(|row| (row.id.as_str(), row)).collect();
     let results: HashMap<&str, &ToolResult> = session
         .shown()
@@ -52,6 +52,9 @@ pub(super) fn replay(session: &LoadedSession, running: Option<&OpenCalls>) -> Ve
             Message::Tool(_) => {}
         }
     }
+    if let Some(Unstored { message_id, answer, .. }) = running {
+        replay_answer(answer, message_id, &mut shown);
+    }
     shown
 }
 
@@ -66,11 +69,11 @@ fn replay_answer(assistant: &AssistantMessage, message_id: &Arc<str>, shown: &mu
 }
 
 /// Where a call is. One without a result has failed, unless a turn still works on it.
-fn state(id: &str, result: Option<&ToolResult>, running: Option<&OpenCalls>) -> CallState {
+fn state(id: &str, result: Option<&ToolResult>, running: Option<&Unstored>) -> CallState {
     match (result, running) {
         (Some(result), _) if result.is_error => CallState::Failed,
         (Some(_), _) => CallState::Completed,
-        (None, Some(open)) => open.get(id).copied().unwrap_or(CallState::Pending),
+        (None, Some(unstored)) => unstored.calls.get(id).copied().unwrap_or(CallState::Pending),
         (None, None) => CallState::Failed,
     }
 }

@@ -18,7 +18,7 @@ use super::chain;
 use super::command::{Command, Opened, Prompt, PromptEnd, PromptOutcome, ReplayWish, SessionError};
 use super::compacting::{AfterTurn, Compacting, CompactionDone};
 use super::handle::Mailbox;
-use super::io::{Desk, Occasion, OpenCalls, SessionIo};
+use super::io::{Desk, Occasion, SessionIo, Unstored};
 use super::ledger::Ledger;
 use super::open::{self, Host, OpenRequest, Session};
 use super::port::{SessionEvent, SessionOptions};
@@ -232,7 +232,7 @@ impl Task {
         if wish == ReplayWish::Replay {
             let loaded = self.session.host.store.load_session(&self.session.id).await;
             match loaded.map_err(|error| open::store_error(&self.session.id, &error))? {
-                Some(loaded) => self.session.show_again(&loaded, self.open_calls().as_ref()).await,
+                Some(loaded) => self.session.show_again(&loaded, self.unstored().as_ref()).await,
                 None => return Err(SessionError::Unknown(Arc::clone(&self.session.id))),
             }
         }
@@ -242,10 +242,10 @@ impl Task {
         Ok(Opened { options: self.session.options(), delivered })
     }
 
-    /// Where the calls of the running turn are, if one runs.
-    fn open_calls(&self) -> Option<OpenCalls> {
+    /// What the running turn has shown beside the store, if one runs.
+    fn unstored(&self) -> Option<Unstored> {
         match &self.phase {
-            Phase::Running(running) => Some(running.desk.open_calls()),
+            Phase::Running(running) => Some(running.desk.unstored()),
             Phase::Idle(_) | Phase::Compacting(_) => None,
         }
     }
