@@ -62,6 +62,8 @@ pub struct ScriptedReply {
     pub cut_after: Option<usize>,
     /// Fall silent after this many events.
     pub stall_after: Option<usize>,
+    /// Wait after this many events until the transcript says `release`; 0: before the first byte. HTTP only.
+    pub hold_after: Option<usize>,
 }
 
 /// One tool call of a reply.

@@ -15,7 +15,7 @@ use super::run::{Run, Step};
 use super::stage;
 
 /// How long an agent may take to end after its stdin.
-const EXIT_WAIT: Duration = Duration::from_secs(5);
+const EXIT_WAIT: Duration = Duration::from_secs(20);
 
 impl Run<'_> {
     pub(super) async fn expect_exit(&mut self, exit: &ExitStep) -> Step {
@@ -32,7 +32,7 @@ impl Run<'_> {
     pub(super) async fn ended(&mut self, within: Duration) -> Result<Exit, String> {
         let mut client = self.client.take().ok_or("the agent does not run")?;
         let exit = tokio::time::timeout(within, client.process.wait()).await;
-        let deadline = Instant::now() + Duration::from_secs(1);
+        let deadline = Instant::now() + EXIT_WAIT;
         if exit.is_ok() {
             client.drain(deadline).await;
         }
@@ -84,7 +84,7 @@ impl Run<'_> {
     }
 
     pub(super) async fn no_process_left(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(1);
+        let deadline = Instant::now() + EXIT_WAIT;
         loop {
             let left = stage::processes_in(self.stage.root());
             if left.is_empty() {

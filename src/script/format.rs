@@ -50,7 +50,7 @@ pub struct Setup {
     pub only: Option<Way>,
     /// Why a later request to the model need not repeat the earlier one (compaction, a corrected message).
     pub prefix_changes: Option<String>,
-    /// Milliseconds each expectation may wait. 0: 10,000.
+    /// Milliseconds each expectation may wait. 0: 30,000.
     pub timeout_ms: u64,
 }
 
@@ -126,6 +126,8 @@ pub enum Verb {
     ExpectModelRequests(usize),
     /// The agent closed the connection of its newest model request.
     ExpectModelClosed(u64),
+    /// Lets this many replies with `hold_after` go on.
+    Release(usize),
     /// Breaks something.
     Fault(Fault),
     /// Closes the agent's stdin.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -78,6 +78,8 @@ struct Shared {
     continuity: Mutex<Continuity>,
     in_flight: AtomicUsize,
     is_down: AtomicBool,
+    /// One permit for each held reply that may go on.
+    releases: Semaphore,
     changed: Notify,
 }
 
@@ -104,6 +106,7 @@ impl ModelServer {
             continuity: Mutex::default(),
             in_flight: AtomicUsize::new(0),
             is_down: AtomicBool::new(false),
+            releases: Semaphore::new(0),
             changed: Notify::new(),
         });
         let mut tasks = JoinSet::new();
@@ -120,6 +123,11 @@ impl ModelServer {
     /// Drops new connections without an answer, or serves them again.
     pub fn set_down(&self, is_down: Availability) {
         self.shared.is_down.store(is_down == Availability::Down, Ordering::SeqCst);
+    }
+
+    /// Lets this many held replies go on, also ones that come to their hold later.
+    pub fn release(&self, replies: usize) {
+        self.shared.releases.add_permits(replies);
     }
 
     /// All requests so far.
@@ -245,7 +253,7 @@ async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
             shared.add_problem(index, "the case has no `model` line left for this request");
             ScriptedReply { status: Some(400), error: Some("the script is used up".into()), ..ScriptedReply::default() }
         });
-        let mut answer = Answer { stream: &mut stream, reply: &reply, index };
+        let mut answer = Answer { stream: &mut stream, reply: &reply, index, releases: &shared.releases };
         let sent = answer.send(&request, &view).await;
         shared.end(index, if sent.is_ok() { Ended::Sent } else { Ended::ClosedByAgent });
         if sent? == Next::Close {
@@ -266,6 +274,7 @@ struct Answer<'a> {
     stream: &'a mut BufReader<TcpStream>,
     reply: &'a ScriptedReply,
     index: usize,
+    releases: &'a Semaphore,
 }
 
 impl Answer<'_> {
@@ -273,6 +282,7 @@ impl Answer<'_> {
     async fn send(&mut self, request: &Request, view: &View) -> io::Result<Next> {
         let reply = self.reply;
         self.pause(reply.delay_ms).await?;
+        self.hold(0).await?;
         let format = wire::format_of(&request.path);
         let headers: Vec<_> = reply.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let status = reply.status.unwrap_or(if reply.error.is_some() { 500 } else { 200 });
@@ -302,6 +312,7 @@ impl Answer<'_> {
             for piece in event.as_bytes().chunks(if reply.write_bytes == 0 { usize::MAX } else { reply.write_bytes }) {
                 self.write(&http::chunk(piece)).await?;
             }
+            self.hold(sent + 1).await?;
             self.pause(reply.gap_ms).await?;
         }
         if reply.hang {
@@ -323,6 +334,22 @@ impl Answer<'_> {
         }
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(millis)) => Ok(()),
+            error = self.wait_for_close() => Err(error),
+        }
+    }
+
+    /// Waits for the transcript's `release` if the reply says so at this event.
+    async fn hold(&mut self, sent: usize) -> io::Result<()> {
+        if self.reply.hold_after != Some(sent) {
+            return Ok(());
+        }
+        let releases = self.releases;
+        tokio::select! {
+            // The semaphore is never closed; were it, the reply would go on.
+            permit = releases.acquire() => {
+                permit.into_iter().for_each(tokio::sync::SemaphorePermit::forget);
+                Ok(())
+            }
             error = self.wait_for_close() => Err(error),
         }
     }

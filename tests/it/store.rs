@@ -1,7 +1,5 @@
 //! The store as other programs see it: shared, full, and read from outside.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
@@ -72,7 +70,7 @@ async fn a_signal_in_a_turn_is_stored_as_an_interruption() {
     client.send(&json!({"id": 1, "method": "session/prompt", "params": prompt(&session, "hello")})).await.unwrap();
     lab.model.wait_for(|seen| (!seen.is_empty()).then_some(())).await;
     client.process.signal(15).unwrap();
-    tokio::time::timeout(Duration::from_secs(3), client.process.wait()).await.unwrap().unwrap();
+    tokio::time::timeout(WAIT, client.process.wait()).await.unwrap().unwrap();
     assert_eq!(ask(&lab, "select count(*) from turns where status = 'interrupted'"), 1);
     assert_eq!(ask(&lab, "select count(*) from messages where role = 'user'"), 1);
 }
