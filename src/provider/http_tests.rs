@@ -117,7 +117,7 @@ async fn the_end_marker_ends_the_call_though_the_connection_stays() {
     steps.push(Hang);
     let started = Instant::now();
     call(&Server::start(vec![steps]).endpoint(), &Http::default()).await.1.unwrap();
-    assert!(started.elapsed() < Duration::from_secs(2));
+    assert!(started.elapsed() < Duration::from_secs(20));
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn silence_and_heartbeats_alike_end_the_call() {
         let error = call(&endpoint, &Http::default()).await.1.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Timeout);
         assert_eq!(error.message, "the provider sent nothing for 0.2 s");
-        assert!(started.elapsed() < Duration::from_secs(3));
+        assert!(started.elapsed() < Duration::from_secs(20));
     }
 }
 
@@ -174,7 +174,7 @@ async fn an_endless_error_body_is_not_read_to_its_end() {
     let started = Instant::now();
     let error = error_of(&Server::start(vec![steps])).await;
     assert_eq!(error.kind, ErrorKind::ServerError);
-    assert!(error.message.len() <= 600 && started.elapsed() < Duration::from_secs(5));
+    assert!(error.message.len() <= 600 && started.elapsed() < Duration::from_secs(20));
 }
 
 #[tokio::test]
@@ -268,8 +268,8 @@ async fn dropping_the_stream_closes_the_connection_at_once() {
     assert!(given_up.is_err());
     drop(stream);
     let dropped = Instant::now();
-    let closed = tokio::task::spawn_blocking(move || server.closed.recv_timeout(Duration::from_secs(5)));
-    assert!(closed.await.unwrap().unwrap().saturating_duration_since(dropped) < Duration::from_secs(1));
+    let closed = tokio::task::spawn_blocking(move || server.closed.recv_timeout(Duration::from_secs(40)));
+    assert!(closed.await.unwrap().unwrap().saturating_duration_since(dropped) < Duration::from_secs(20));
 }
 
 #[tokio::test]
@@ -354,11 +354,11 @@ async fn a_server_that_keeps_its_stream_open_after_the_end_is_not_waited_for_lon
     steps.push(Hang);
     let server = Server::start(vec![steps]);
     let mut endpoint = server.endpoint();
-    endpoint.timeouts.idle = Duration::from_secs(5);
+    endpoint.timeouts.idle = Duration::from_secs(40);
     let begun = Instant::now();
     let reply = call(&endpoint, &Http::default()).await.1.unwrap();
     assert_eq!(reply.message.text, "hi");
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

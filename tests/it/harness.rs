@@ -6,7 +6,7 @@ use crate::support::fake_agent;
 
 /// Runs the steps against the fake agent; `expected` is a part of the failure, or empty for success.
 async fn check(steps: &str, expected: &str) {
-    let text = format!("{{\"case\": \"c\", \"timeout_ms\": 200}}\n{steps}");
+    let text = format!("{{\"case\": \"c\", \"timeout_ms\": 2000}}\n{steps}");
     let cases = format::parse(&text).unwrap();
     let outcome = run::run_case(&cases[0], &fake_agent::agent(), "chat_completions").await;
     match outcome {

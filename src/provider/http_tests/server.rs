@@ -78,8 +78,8 @@ impl Server {
     pub(super) fn endpoint(&self) -> Endpoint {
         let keys = KeyRing::new("p", vec![SecretString::from(KEY)], None, Redactor::default());
         let mut endpoint = Endpoint { base_url: self.url.clone(), keys: Arc::new(keys), ..endpoint("p", "m") };
-        endpoint.timeouts.first_event = Duration::from_secs(5);
-        endpoint.timeouts.idle = Duration::from_secs(5);
+        endpoint.timeouts.first_event = Duration::from_secs(60);
+        endpoint.timeouts.idle = Duration::from_secs(60);
         endpoint
     }
 

@@ -104,7 +104,7 @@ async fn a_command_out_of_time_dies_with_everything_it_started() {
     let sleep = unique_sleep();
     let processes = Processes::default();
     let command = format!("echo begun; (trap '' TERM; {sleep}; {sleep}) | {sleep} | cat & setsid {sleep} & {sleep}");
-    let line = CommandLine { timeout: Duration::from_millis(300), ..line(&command) };
+    let line = CommandLine { timeout: Duration::from_secs(1), ..line(&command) };
     let finished = processes.run(&line, &CancellationToken::new(), |_| {}).await.unwrap();
     assert_eq!((finished.output.text(), finished.ended), ("begun\n".into(), Ended::TimedOut));
     processes.settled().await;
@@ -114,7 +114,7 @@ async fn a_command_out_of_time_dies_with_everything_it_started() {
 #[tokio::test]
 async fn what_a_command_says_while_it_is_ended_is_kept() {
     let line = CommandLine {
-        timeout: Duration::from_millis(300),
+        timeout: Duration::from_secs(1),
         ..line("trap 'echo tidy; exit 0' TERM; echo begun; while :; do :; done")
     };
     let finished = Processes::default().run(&line, &CancellationToken::new(), |_| {}).await.unwrap();
