@@ -1,6 +1,5 @@
 //! What slash commands do, at once, whether a turn runs or not.
 
-use crate::compression::text_tokens;
 use crate::config::Mode;
 use crate::message::{Part, Usage};
 
@@ -105,15 +104,18 @@ impl Task {
 
     fn context_remark(&self) -> String {
         let window = self.session.chain.current().window();
-        let tokens = match &self.phase {
+        format!("About {} of {window} tokens are in use.", self.context_level())
+    }
+
+    /// Tokens in the context, roughly.
+    pub(super) fn context_level(&self) -> u64 {
+        match &self.phase {
             // Nothing was counted since a stored session was opened.
             Phase::Idle(history) if self.context_tokens == 0 && !history.is_empty() => {
-                let prompt = self.session.row.system_prompt.as_deref().unwrap_or_default();
-                self.session.compactor.gauge.level(history, || text_tokens(prompt))
+                self.session.estimated_level(history)
             }
             _ => self.context_tokens,
-        };
-        format!("About {tokens} of {window} tokens are in use.")
+        }
     }
 
     fn usage_remark(&self) -> String {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approval::{Gate, GateSetup, Places, RememberedRules};
 use crate::clock;
-use crate::compression::{Compactor, Gauge};
+use crate::compression::{Compactor, Gauge, text_tokens};
 use crate::config::{Config, Mode, TerminalPlace};
 use crate::hook::command::CommandHook;
 use crate::hook::{Hook, HookSet};
@@ -29,6 +29,7 @@ use crate::tool::spill::Spill;
 use crate::tool::state::HiddenFiles;
 use crate::tool::todo::TodoList;
 use crate::tool::{SessionState, Tool, ToolContext, ToolLimits};
+use crate::turn::event::TurnEvent;
 
 use super::at_work::AtWork;
 use super::chain::{chain, models};
@@ -156,10 +157,12 @@ impl Session {
         loaded.usage.iter().for_each(|row| session.usage.add(&row.usage));
         session.remember(&loaded);
         session.notices.extend(unread(&loaded));
+        let history = history(&loaded);
         if is_shown {
             session.show_again(&loaded, None).await;
+            session.tell_context_level(session.estimated_level(&history)).await;
         }
-        Ok((session, history(&loaded)))
+        Ok((session, history))
     }
 
     fn assemble(host: Arc<Host>, mut request: OpenRequest, row: SessionRow, chain: FallbackChain) -> Self {
@@ -236,6 +239,19 @@ impl Session {
         if !tasks.is_empty() {
             self.client.tell(SessionEvent::Replay(Replayed::Plan(tasks))).await;
         }
+    }
+
+    /// Tells how full the context is.
+    pub(super) async fn tell_context_level(&self, context_tokens: u64) {
+        let (turn, context_window) = (Usage::default(), self.chain.current().window());
+        let event = TurnEvent::Usage { turn, context_tokens, context_window, cost_usd: self.spent_usd };
+        self.client.tell(SessionEvent::BetweenTurns(event)).await;
+    }
+
+    /// Tokens in the context with this history: estimated, as far as no model has counted them.
+    pub(super) fn estimated_level(&self, history: &[Message]) -> u64 {
+        let prompt = self.row.system_prompt.as_deref().unwrap_or_default();
+        self.compactor.gauge.level(history, || text_tokens(prompt))
     }
 
     /// The user's hooks, with what each of their payloads holds in this turn.

@@ -232,7 +232,13 @@ impl Task {
         if wish == ReplayWish::Replay {
             let loaded = self.session.host.store.load_session(&self.session.id).await;
             match loaded.map_err(|error| open::store_error(&self.session.id, &error))? {
-                Some(loaded) => self.session.show_again(&loaded, self.unstored().as_ref()).await,
+                Some(loaded) => {
+                    self.session.show_again(&loaded, self.unstored().as_ref()).await;
+                    // A running turn tells it with every model call, with what the turn has cost so far.
+                    if let Phase::Idle(_) | Phase::Compacting(_) = self.phase {
+                        self.session.tell_context_level(self.context_level()).await;
+                    }
+                }
                 None => return Err(SessionError::Unknown(Arc::clone(&self.session.id))),
             }
         }
