@@ -447,13 +447,18 @@ impl<'a, Io: TurnIo> Turn<'a, Io> {
         if let Some(amended) = steer::append_to_newest_result(&mut self.history, &steer::steer_text(text)) {
             return vec![Record::Amended(amended)];
         }
-        let Some(cut) = self.policy.take_cut_answer() else { return Vec::new() };
-        // The words follow what was said so far: it is kept as far as it came, and they are asked with it.
-        retake.scaffold.clear();
-        self.note_stored();
-        let said = [Message::Assistant(cut), Message::user(text)];
+        let mut said = Vec::new();
+        if let Some(cut) = self.policy.take_cut_answer() {
+            // The words follow what was said so far: it is kept as far as it came, and they are asked with it.
+            retake.scaffold.clear();
+            self.note_stored();
+            said.push(Message::Assistant(cut));
+        } else if !matches!(self.history.last(), Some(Message::Assistant(_))) {
+            return Vec::new();
+        }
+        said.push(Message::user(text));
         self.history.extend_from_slice(&said);
-        said.map(Record::Message).into()
+        said.into_iter().map(Record::Message).collect()
     }
 
     /// An answer was stored: the next one is another message to the client.
