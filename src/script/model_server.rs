@@ -40,7 +40,7 @@ pub struct Seen {
     pub at: Instant,
     /// Requests being answered at that moment, this one included.
     pub in_flight: usize,
-    /// When the answer was out or the agent had closed the connection.
+    /// When the answer's last bytes went out or the agent had closed the connection.
     pub ended: Option<(Ended, Instant)>,
     /// What a strict provider would refuse in it.
     pub problems: Vec<String>,
@@ -196,10 +196,10 @@ impl Shared {
         (index, view)
     }
 
-    fn end(&self, index: usize, ended: Ended) {
+    fn end(&self, index: usize, ended: Ended, at: Instant) {
         self.in_flight.fetch_sub(1, Ordering::SeqCst);
         if let Some(seen) = self.seen().get_mut(index) {
-            seen.ended = Some((ended, Instant::now()));
+            seen.ended = Some((ended, at));
         }
         self.changed.notify_waiters();
     }
@@ -253,9 +253,14 @@ async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
             shared.add_problem(index, "the case has no `model` line left for this request");
             ScriptedReply { status: Some(400), error: Some("the script is used up".into()), ..ScriptedReply::default() }
         });
-        let mut answer = Answer { stream: &mut stream, reply: &reply, index, releases: &shared.releases };
+        let releases = &shared.releases;
+        let mut answer = Answer { stream: &mut stream, reply: &reply, index, releases, last_write: Instant::now() };
         let sent = answer.send(&request, &view).await;
-        shared.end(index, if sent.is_ok() { Ended::Sent } else { Ended::ClosedByAgent });
+        let last_write = answer.last_write;
+        match sent {
+            Ok(_) => shared.end(index, Ended::Sent, last_write),
+            Err(_) => shared.end(index, Ended::ClosedByAgent, Instant::now()),
+        }
         if sent? == Next::Close {
             return Ok(());
         }
@@ -275,6 +280,8 @@ struct Answer<'a> {
     reply: &'a ScriptedReply,
     index: usize,
     releases: &'a Semaphore,
+    /// The moment before the newest bytes went out: the agent cannot have had them earlier.
+    last_write: Instant,
 }
 
 impl Answer<'_> {
@@ -323,6 +330,7 @@ impl Answer<'_> {
     }
 
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.last_write = Instant::now();
         self.stream.write_all(bytes).await?;
         self.stream.flush().await
     }
