@@ -10,7 +10,7 @@ use super::display;
 use super::floor;
 use super::folders::{Folders, MAX_FOLDERS};
 use super::need::{Findings, NeedKind};
-use super::place::{Site, Spot, Standing, running_setting};
+use super::place::{Site, Spot, Standing};
 use super::program::{self, Assessment, Objection, Sees};
 use super::rule::{Reach, Rule};
 use super::shell::{self, Analysis, Command, Plainness, RedirectKind, Word};
@@ -183,7 +183,7 @@ impl Case<'_> {
         now.go(&inner, self);
     }
 
-    /// Why this reading git command would run something that its repository names.
+    /// Why this reading git command would run something that its repository names, or read what is elsewhere.
     fn repository_runs(&self, command: &Command, assessment: &Assessment, now: &Folders) -> Option<String> {
         let is_git = command.words.first().is_some_and(|program| shell::program_name(&program.text) == "git");
         if !is_git || !assessment.is_read_only {
@@ -192,7 +192,7 @@ impl Case<'_> {
         let elsewhere =
             assessment.paths.iter().filter_map(|path| now.spots(path, self)).flatten().map(|spot| spot.real);
         let folders: Vec<PathBuf> = now.all.iter().cloned().chain(elsewhere).take(MAX_FOLDERS * 4).collect();
-        running_setting(&folders).map(|setting| format!("the repository's `{setting}` makes git run something"))
+        self.places.repository_hazard(&folders)
     }
 
     /// Why a program that only tells its version would run another one that the workspace names.

@@ -210,7 +210,7 @@ impl Danger<'_> {
         if self.name != "git" {
             return None;
         }
-        if let Some(setting) = self.arguments.iter().copied().find(|argument| is_running_setting(argument)) {
+        if let Some(setting) = self.git_settings().find(|setting| is_running_setting(setting)) {
             return Some(Objection::new(format!("`{setting}` makes git run something"), setting));
         }
         let subcommand = self.arguments.iter().copied().find(|argument| !argument.starts_with('-'))?;
@@ -242,6 +242,18 @@ impl Danger<'_> {
             _ => None,
         }?;
         Some(Objection::new(format!("`git {subcommand}` can lose work or run programs"), word))
+    }
+
+    /// What stands where git takes a setting: behind its `-c`, and with `git config`.
+    fn git_settings(&self) -> impl Iterator<Item = &str> {
+        let subcommand = self.arguments.iter().position(|argument| matches!(*argument, "config" | "clone" | "init"));
+        let before = |at: usize| at.checked_sub(1).and_then(|before| self.arguments.get(before)).copied();
+        self.arguments.iter().enumerate().filter_map(move |(at, argument)| {
+            let glued = ["--config=", "--config-env=", "-c"].iter().find_map(|option| argument.strip_prefix(option));
+            let is_of_option = matches!(before(at), Some("-c" | "--config" | "--config-env"));
+            let is_of_subcommand = subcommand.is_some_and(|subcommand| subcommand < at);
+            glued.or_else(|| (is_of_option || is_of_subcommand).then_some(*argument))
+        })
     }
 
     fn other_users(&self) -> Option<Objection> {
@@ -285,7 +297,7 @@ impl Danger<'_> {
 
 /// A setting whose value git runs, as `git config KEY` or `-c KEY=VALUE` name it.
 fn is_running_setting(argument: &str) -> bool {
-    const RUNNING: [&str; 24] = [
+    const RUNNING: [&str; 42] = [
         "core.hookspath",
         "core.fsmonitor",
         "core.sshcommand",
@@ -310,11 +322,32 @@ fn is_running_setting(argument: &str) -> bool {
         "uploadpack.",
         "protocol.ext",
         "init.templatedir",
+        "protocol.allow",
+        "pager.",
+        "interactive.difffilter",
+        "man.",
+        "browser.",
+        "web.browser",
+        "guitool.",
+        "tar.",
+        "trailer.",
+        "submodule.",
+        "sendemail.",
+        "imap.",
+        "lfs.",
+        "pull.twohead",
+        "pull.octopus",
+        "url.",
+        "instaweb.",
+        "safe.",
     ];
     let key = argument.split('=').next().unwrap_or_default().to_ascii_lowercase();
-    let is_pager = key == "core.pager" && argument.ends_with("=cat");
+    let is_pager = matches!(argument.split_once('='), Some(("core.pager", "cat")))
+        || (key.starts_with("pager.") && argument.ends_with("=false"));
+    let is_remote =
+        key.starts_with("remote.") && ([".uploadpack", ".receivepack", ".vcs"].iter().any(|end| key.ends_with(end)));
     let is_driver = key.starts_with("diff.") && (key.ends_with(".textconv") || key.ends_with(".command"));
-    !is_pager && (is_driver || RUNNING.iter().any(|name| key.starts_with(name)))
+    !is_pager && (is_driver || is_remote || RUNNING.iter().any(|name| key.starts_with(name)))
 }
 
 /// SQL (or a like command) that drops or deletes without saying which rows.

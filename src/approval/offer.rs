@@ -49,6 +49,9 @@ const WITH_SUBCOMMAND: [&str; 30] = [
 /// Programs that only hand on to what their next words name, so that two words say too little.
 const RUNNERS: [&str; 6] = ["run", "exec", "x", "dlx", "task", "tool"];
 
+/// Subcommands that reach others: what is remembered of them is exactly these words.
+const OUTWARD: [&str; 8] = ["push", "publish", "deploy", "upload", "release", "login", "send-email", "delete"];
+
 impl super::verdict::Offer {
     /// The offer for a call, when every part of it can be remembered safely.
     pub(super) fn of(case: &Case<'_>, to_cover: Option<&[Command]>) -> Option<Self> {
@@ -154,6 +157,7 @@ fn narrowest(words: &[&str]) -> Option<String> {
         return None;
     }
     let keep = match words.get(1) {
+        Some(first) if OUTWARD.contains(first) => words.len(),
         Some(first) if WITH_SUBCOMMAND.contains(&program) && is_subcommand(first) => {
             let is_runner = RUNNERS.contains(first);
             if is_runner && !words.get(2).is_some_and(|word| is_subcommand(word)) {
@@ -167,7 +171,8 @@ fn narrowest(words: &[&str]) -> Option<String> {
         _ => words.len(),
     };
     let kept: Vec<String> = words.iter().take(keep).map(|word| quote(word)).collect();
-    let is_exact = keep >= words.len() && !WITH_SUBCOMMAND.contains(&program);
+    let is_outward = words.get(1).is_some_and(|first| OUTWARD.contains(first));
+    let is_exact = keep >= words.len() && (is_outward || !WITH_SUBCOMMAND.contains(&program));
     Some(if is_exact { kept.join(" ") } else { format!("{} *", kept.join(" ")) })
 }
 

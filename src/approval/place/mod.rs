@@ -21,7 +21,6 @@ pub(super) use expand::expand;
 pub(super) use names::Standing;
 pub use names::secrets_of_home;
 use real::{absolute, normal, real_path};
-pub(super) use repository::running_setting;
 
 use super::rule::path_glob;
 

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use super::Places;
 
 /// Programs, the file they look for, and what in it names another program; empty: its presence does.
-const PLANTED: [(&str, &str, &str); 9] = [
+const PLANTED: [(&str, &str, &str); 11] = [
     ("yarn", ".yarnrc.yml", ""),
     ("yarn", ".yarnrc", ""),
+    ("yarn pnpm", "package.json", "\"packageManager\""),
+    ("yarn pnpm npm", ".corepack.env", ""),
     ("mvn", ".mvn", ""),
     ("bundle", ".bundle", ""),
     ("dotnet", "global.json", "\"paths\""),

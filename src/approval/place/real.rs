@@ -72,7 +72,7 @@ pub(super) fn git_dirs(root: &Path) -> Vec<PathBuf> {
     std::iter::once(own).chain(shared).collect()
 }
 
-fn read_line(path: &Path) -> Option<String> {
+pub(super) fn read_line(path: &Path) -> Option<String> {
     use std::io::Read as _;
     if !std::fs::metadata(path).ok()?.is_file() {
         return None;

@@ -36,8 +36,8 @@ pub(super) fn assess(arguments: &[Word]) -> Assessment {
     out
 }
 
-/// True for a script in which no output can be redirected. `>` and `|` may stand only in patterns, and
-/// only where no string could hide where a pattern ends.
+/// True for a script in which no output can be redirected. `>` and `|` may stand only in patterns and within
+/// parentheses, where they compare, and only where nothing could hide where a pattern or a string ends.
 fn is_plain(script: &str) -> bool {
     if REACHING.iter().any(|name| script.contains(name)) {
         return false;
@@ -45,19 +45,35 @@ fn is_plain(script: &str) -> bool {
     if !script.contains(['>', '|']) {
         return true;
     }
-    if script.contains(['"', '\\', '#']) || script.matches('/').count() > 2 {
+    let Some(script) = without_strings(script) else { return false };
+    if script.contains(['\\', '#']) || script.matches('/').count() > 2 {
         return false;
     }
-    let mut depth = 0_i32;
+    let (mut braces, mut parentheses) = (0_i32, 0_i32);
     for c in script.chars() {
         match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            '>' | '|' if depth != 0 => return false,
-            '/' if script.contains(['{', '}']) && depth != 0 => return false,
+            '{' => braces += 1,
+            '}' => braces -= 1,
+            '(' => parentheses += 1,
+            ')' => parentheses -= 1,
+            '>' | '|' if braces != 0 && parentheses <= 0 => return false,
+            '/' if script.contains(['{', '}']) && braces != 0 => return false,
             _ => {}
         }
     }
     let in_regex = script.split('/').nth(1).unwrap_or_default();
-    !in_regex.contains(['{', '}'])
+    !in_regex.contains(['{', '}', '(', ')'])
+}
+
+/// The script with nothing left of its strings; `None` where a slash could begin a pattern that holds a quote.
+fn without_strings(script: &str) -> Option<String> {
+    if !script.contains('"') {
+        return Some(script.to_owned());
+    }
+    if script.contains(['/', '#', '\\', '\n']) {
+        return None;
+    }
+    let pieces: Vec<&str> = script.split('"').collect();
+    // An even number of quotes leaves an odd number of pieces; every second one is a string.
+    (pieces.len() % 2 == 1).then(|| pieces.into_iter().step_by(2).collect::<Vec<_>>().join("0"))
 }

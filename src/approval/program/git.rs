@@ -1,6 +1,6 @@
 //! `git`: the subcommands that only read, without the options that run or write.
 
-use super::{Assessment, Below, lists};
+use super::{Assessment, Below, carried, lists};
 use crate::approval::shell::{Word, WordKind};
 
 /// Subcommands that read whatever their operands.
@@ -12,6 +12,20 @@ const READS: &str = "status log diff show blame annotate shortlog describe rev-p
 const REFUSED: &str = "--ext-diff --textconv --filters --output --open-files-in-pager --no-index --exec --upload-pack --receive-pack \
     --show-signature --config-env --exec-path --git-dir --work-tree --paginate --contents --edit --edit-description \
     --ignore-revs-file --namespace";
+
+/// Subcommands, and words by which they run what the command names.
+const CARRIERS: [(&str, &str); 10] = [
+    ("bisect", "run view visualize"),
+    ("clone init", "-u"),
+    ("daemon", "--access-hook"),
+    ("difftool", "-x --extcmd"),
+    ("grep", "-O"),
+    ("hook for-each-repo", "run --config"),
+    ("instaweb web--browse", "-d --httpd -b --browser"),
+    ("rebase", "-x"),
+    ("send-email", "--sendmail-cmd --smtp-server --to-cmd --cc-cmd --header-cmd"),
+    ("submodule", "foreach"),
+];
 
 /// Settings that change only how the output looks.
 const PLAIN_SETTINGS: [&str; 4] = ["color.ui=", "core.quotepath=", "core.quotePath=", "diff.color="];
@@ -36,8 +50,12 @@ pub(super) fn assess(arguments: &[Word]) -> Assessment {
         out.refuse("its subcommand is only known when it runs", &subcommand.text);
         return out;
     };
+    let mut is_message = false;
     for word in rest {
-        check_word(name, word, &mut out);
+        if !is_message || word.kind == WordKind::Unknown {
+            check_word(name, word, &mut out);
+        }
+        is_message = lists("commit tag stash merge notes", name) && takes_message(&word.text);
     }
     if name == "grep" && rest.iter().any(|word| word.text.starts_with("--unt") || word.text.starts_with("--no-exc")) {
         out.paths = vec![Word::literal(".")];
@@ -97,8 +115,8 @@ fn check_word(subcommand: &str, word: &Word, out: &mut Assessment) {
         && name != "--text"
         && (subcommand, text) != ("rev-parse", "--git-dir")
         && REFUSED.split_ascii_whitespace().any(|refused| refused.starts_with(name));
-    let opens_pager = subcommand == "grep" && name.starts_with("-O");
-    if is_refused || opens_pager {
+    let runs = |(names, words): &(&str, &str)| lists(names, subcommand) && carried::is_one_of(words, text);
+    if is_refused || CARRIERS.iter().any(runs) {
         return out.refuse(&format!("`{name}` does more than read"), text);
     }
     if text.contains("%G") || text.contains("%(signature") {
@@ -112,6 +130,11 @@ fn check_word(subcommand: &str, word: &Word, out: &mut Assessment) {
         let file = text.rsplit_once(':').map_or(text, |(_, file)| file);
         out.paths.push(Word { text: file.to_owned(), kind: word.kind });
     }
+}
+
+/// True for an option whose value is a message: `-m`, also behind other letters.
+fn takes_message(option: &str) -> bool {
+    option == "--message" || (option.starts_with('-') && !option.starts_with("--") && option.ends_with('m'))
 }
 
 /// Subcommands that read when they are only asked to list.

@@ -5,10 +5,13 @@
 //! or write a file is named here even where it is rare, and so is every abbreviation of it.
 
 mod awk;
+mod carried;
 mod condition;
 mod find;
 mod git;
+mod listing;
 mod sed;
+mod special;
 mod table;
 mod xargs;
 
@@ -126,13 +129,16 @@ pub(super) fn assess(command: &Command) -> Assessment {
         "command" => return command_query(arguments),
         "read" => return read(arguments),
         "ps" => return ps(arguments),
+        "tar" | "unzip" | "gzip" | "pip" | "pip3" if listing::is_one(name, arguments) => {
+            return listing::assess(name, arguments);
+        }
         "xargs" => return xargs::assess(command),
         _ => {}
     }
     match table::READERS.iter().find(|reader| lists(reader.names, name)) {
         Some(reader) => {
             let mut out = assess_reader(reader, arguments);
-            special_words(name, arguments, &mut out);
+            special::words(name, arguments, &mut out);
             out
         }
         None => unknown(program, command),
@@ -158,101 +164,23 @@ fn unknown(program: &str, command: &Command) -> Assessment {
         let script = arguments.iter().find(|word| !word.text.starts_with('-')).map_or("", |word| &word.text);
         objections.push(Objection::new(format!("runs a script in `{name}`"), script));
     } else if interpreter(&name).is_some() {
-        let code = arguments.iter().find(|word| lists("-c -e -E -p -r --eval", &word.text));
+        let code = carried::code_option(&name, arguments);
         objections.extend(code.map(|flag| Objection::new(format!("runs code given to `{name}`"), &flag.text)));
     } else if is_wrapper(&name) {
         // The same for a program that runs another: the rule must spell that one.
         let inner = wrapped_program(command).unwrap_or_default();
         objections.push(Objection::new(format!("`{name}` runs another program"), inner));
     }
+    objections.extend(carried::objections(&name, arguments));
     Assessment { objections, ..Assessment::default() }
 }
 
-/// `X --version` and the like, for programs where that is all they do.
+/// `X --version`, `X --help` and the like, for programs where that is all they do.
 fn is_version_query(name: &str, arguments: &[Word]) -> bool {
     let [flag] = arguments else { return false };
     let Some(flag) = flag.as_literal() else { return false };
-    let asks = matches!(flag, "--version" | "-V" | "-v" | "version" | "-version" | "--help");
-    asks && table::VERSIONED.iter().any(|(known, flags)| lists(known, name) && lists(flags, flag))
-}
-
-/// What no table of options can say of a program.
-fn special_words(name: &str, arguments: &[Word], out: &mut Assessment) {
-    let texts = || arguments.iter().map(|word| word.text.as_str());
-    let has_letter =
-        |letter: char| texts().any(|text| text.starts_with('-') && !text.starts_with("--") && text.contains(letter));
-    let has = |option: &str| texts().any(|text| text == option);
-    match name {
-        "date" => {
-            let given =
-                texts().zip(texts().skip(1)).filter(|(before, _)| lists("-d --date", before)).map(|(_, value)| value);
-            let dates: Vec<&str> = given.collect();
-            let sets = texts().find(|text| !text.starts_with(['-', '+']) && !dates.contains(text));
-            if let Some(word) = sets {
-                out.refuse("sets the clock", word);
-            }
-        }
-        "jq" => {
-            if let Some(script) = texts().find(|text| ["import", "include"].iter().any(|word| text.contains(word))) {
-                out.refuse("its script reads other files", script);
-            }
-        }
-        "grep" | "egrep" | "fgrep" | "zgrep" => {
-            let recurses = texts().zip(texts().skip(1)).any(|(option, value)| option == "-d" && value == "recurse")
-                || texts().any(|text| text.starts_with("--directories=rec") || text == "-drecurse");
-            if has_letter('r') || has("--recursive") || recurses {
-                let names = values(arguments, "--include");
-                let left_out = values(arguments, "--exclude");
-                out.below = Some(Below { names, left_out, ..Below::default() });
-            }
-        }
-        "rg" => out.below = hidden_files(arguments),
-        "ag" if has("--hidden") || has_letter('u') => out.below = Some(Below::default()),
-        "diff" if has_letter('r') || has("--recursive") => {
-            out.below = Some(Below { follows_links: true, ..Below::default() });
-        }
-        "nm" | "size" | "strings" | "readelf" | "objdump" => {
-            if let Some(word) = texts().find(|text| text.starts_with('@')) {
-                out.refuse("takes options from a file", word);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// The values of a long option, with or without `=`.
-fn values(arguments: &[Word], option: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut rest = arguments;
-    while let [word, more @ ..] = rest {
-        match word.text.strip_prefix(option) {
-            Some("") => found.extend(more.first().map(|value| value.text.clone())),
-            Some(tail) => found.extend(tail.strip_prefix('=').map(str::to_owned)),
-            None => {}
-        }
-        rest = more;
-    }
-    found
-}
-
-/// Hidden files that `rg` reads: all of them when told so, else those that a pattern of its own names.
-fn hidden_files(arguments: &[Word]) -> Option<Below> {
-    let texts = || arguments.iter().map(|word| word.text.as_str());
-    let clusters = || texts().filter(|text| text.starts_with('-') && !text.starts_with("--"));
-    let n_unrestricted = clusters().map(|text| text.matches('u').count()).sum::<usize>()
-        + texts().filter(|text| *text == "--unrestricted").count();
-    if texts().any(|text| text == "--hidden") || clusters().any(|text| text.contains('.')) || n_unrestricted > 1 {
-        return Some(Below::default());
-    }
-    let short = texts().zip(texts().skip(1)).filter(|(option, _)| option.ends_with('g')).map(|(_, value)| value);
-    let glued = clusters().filter_map(|text| text.split_once('g')).map(|(_, value)| value);
-    let long = ["--glob", "--iglob"].map(|option| values(arguments, option)).into_iter().flatten();
-    let globs = short.chain(glued).map(str::to_owned).chain(long);
-    let names: Vec<String> = globs
-        .filter(|glob| !glob.is_empty() && !glob.starts_with('!'))
-        .filter_map(|glob| glob.rsplit('/').next().map(str::to_owned))
-        .collect();
-    (!names.is_empty()).then(|| Below { names, ..Below::default() })
+    let asks = |flags: &str| lists(flags, flag) || flag == "--help";
+    table::VERSIONED.iter().any(|(known, flags)| lists(known, name) && asks(flags))
 }
 
 /// `printf`, whose format can also set a variable: with `-v`, and with `%n`.
@@ -421,12 +349,25 @@ fn command_query(arguments: &[Word]) -> Assessment {
     }
 }
 
-/// `ps`; its old-style `e` prints environments.
+/// `ps`; its old-style `e` prints environments, wherever it stands.
 fn ps(arguments: &[Word]) -> Assessment {
     let mut out = Assessment { is_read_only: true, ..Assessment::default() };
-    let old_style = arguments.first().filter(|word| word.text.chars().all(|c| c.is_ascii_alphabetic()));
-    if let Some(word) = old_style.filter(|word| word.text.contains('e')) {
-        out.refuse("prints the environment of processes", &word.text);
+    let mut takes_value = false;
+    for word in arguments {
+        let text = word.text.as_str();
+        let is_old_style = !takes_value && text.chars().all(|c| c.is_ascii_alphabetic());
+        if is_old_style && text.contains('e') {
+            out.refuse("prints the environment of processes", text);
+        }
+        let values: &[char] = if text.starts_with('-') {
+            &['o', 'O', 'C', 'u', 'U', 'G', 'g', 'p', 's', 't', 'q']
+        } else {
+            &['o', 'O', 'p', 'U', 't', 'q', 'k']
+        };
+        takes_value = if text.starts_with("--") { !text.contains('=') } else { text.ends_with(values) && !takes_value };
+    }
+    if arguments.iter().any(|word| word.text.contains("environ")) {
+        out.refuse("prints the environment of processes", "ps");
     }
     out
 }

@@ -5,7 +5,7 @@ use crate::approval::shell::{Word, WordKind};
 
 pub(super) fn assess(arguments: &[Word]) -> Assessment {
     let mut out = Assessment { is_read_only: true, ..Assessment::default() };
-    let mut scripts: Vec<&Word> = Vec::new();
+    let mut given: Vec<Word> = Vec::new();
     let mut operands: Vec<&Word> = Vec::new();
     let mut rest = arguments.iter();
     let mut only_operands = false;
@@ -15,12 +15,16 @@ pub(super) fn assess(arguments: &[Word]) -> Assessment {
             operands.push(word);
             continue;
         }
+        if let Some(script) = text.strip_prefix("--expression=") {
+            given.push(Word { text: script.to_owned(), kind: word.kind });
+            continue;
+        }
         match text {
             "--" => only_operands = true,
             "-n" | "-E" | "-r" | "-s" | "-u" | "-z" | "-nE" | "-En" | "-nr" | "-rn" | "--quiet" | "--silent"
             | "--regexp-extended" | "--separate" | "--unbuffered" | "--null-data" | "--posix" | "--sandbox" => {}
             "-e" | "--expression" | "-ne" | "-Ee" | "-nEe" | "-re" => match rest.next() {
-                Some(script) => scripts.push(script),
+                Some(script) => given.push(script.clone()),
                 None => out.refuse("has no script", text),
             },
             _ if text.starts_with("-i") || text.starts_with("--in-place") || "--in-place".starts_with(text) => {
@@ -29,10 +33,10 @@ pub(super) fn assess(arguments: &[Word]) -> Assessment {
             _ => out.refuse(&format!("`{text}` does more than read"), text),
         }
     }
-    if scripts.is_empty() && !operands.is_empty() {
-        scripts.push(operands.remove(0));
+    if given.is_empty() && !operands.is_empty() {
+        given.push(operands.remove(0).clone());
     }
-    for script in scripts {
+    for script in given {
         if script.kind != WordKind::Literal || !is_plain(&script.text) {
             out.refuse("its script can run programs or write files", &script.text);
         }

@@ -14,7 +14,7 @@ const fn names(names: &'static str, operands: Operands, text_options: &'static s
 }
 
 /// Programs that only read, grouped by how their words are read.
-pub(super) static READERS: [Reader; 53] = [
+pub(super) static READERS: [Reader; 56] = [
     content(
         "cat rev zcat zipinfo sum cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum",
         Operands::Paths,
@@ -108,8 +108,8 @@ pub(super) static READERS: [Reader; 53] = [
         operands: Operands::PatternThenPaths,
         sees: Sees::Content,
         text_options: "--indent",
-        pattern_options: "-f --from-file",
-        refused: "-L --library-path -i --in-place --arg --argjson --slurpfile --rawfile --args --jsonargs",
+        pattern_options: "",
+        refused: "-L --library-path -i --in-place --args --jsonargs -f --from-file",
     },
     names("echo yes : true false sleep basename dirname exit return break continue", Operands::Text, "", ""),
     names("which type whereis", Operands::Text, "", ""),
@@ -129,11 +129,14 @@ pub(super) static READERS: [Reader; 53] = [
     names("tput", Operands::Text, "", "init reset"),
     names("date", Operands::Text, "-d --date", "-s --set -f --file"),
     names("rustc", Operands::Nothing, "--explain --print", "-o -C -Z"),
-    names("nvidia-smi sensors lspci lsusb", Operands::Nothing, "", "-f"),
+    names("nvidia-smi", Operands::Nothing, "", ""),
+    names("sensors lspci lsusb", Operands::Nothing, "", "-f -s --set -q -Q"),
+    names("netstat", Operands::Nothing, "", "-c --continuous"),
+    names("ss", Operands::Text, "", "-K --kill -D --diag -F --filter -E --events -N --net -r --resolve"),
     names("pstree", Operands::Text, "", ""),
 ];
 
-/// Programs whose version query does nothing else, with the forms that are one.
+/// Programs whose version query and short help do nothing else, with the forms of the first.
 pub(super) static VERSIONED: [(&str, &str); 7] = [
     (
         "cargo rustc rustup rustfmt clippy-driver deno python python3 python2 pip pip3 uv poetry pytest ruff mypy rg jq curl wget psql",

@@ -60,6 +60,11 @@ fn names_from(words: &[String]) -> Option<(Vec<Word>, Below)> {
         Some("git") if has(&["ls-files"]) && !words.iter().any(|word| word.starts_with("--for")) => {
             Some((Vec::new(), Below { names: listed_names(words), ..all }))
         }
+        Some("git")
+            if words.get(1).is_some_and(|word| word == "diff") && has(&["--name-only"]) && is_only_names(words) =>
+        {
+            Some((Vec::new(), all))
+        }
         // Both list what they have read themselves, and only by its own name.
         Some("rg" | "grep") if !words.iter().any(|word| word.starts_with("--la") || word == "-") => {
             let lists_names = has(&["-l", "-rl", "-lr", "--files", "-rln", "-lrn", "--files-with-matches"]);
@@ -67,6 +72,12 @@ fn names_from(words: &[String]) -> Option<(Vec<Word>, Below)> {
         }
         _ => None,
     }
+}
+
+/// True for a `git diff` whose options add nothing to the names.
+fn is_only_names(words: &[String]) -> bool {
+    let plain = ["--name-only", "--cached", "--staged", "--"];
+    words.iter().skip(2).all(|word| !word.starts_with('-') || plain.contains(&word.as_str()))
 }
 
 /// The patterns of `git ls-files`, as patterns of names; none where one of them names a folder or anything.

@@ -48,6 +48,29 @@ fn dangerous_commands_are_asked_in_every_mode_but_full_access() {
     check_rows(&World::new().mode(Mode::FullAccess), &rows.replace("ask | ", "allow | "));
 }
 
+#[test]
+fn a_rule_for_a_program_covers_no_option_that_runs_another() {
+    let programs = "tar rsync zip make cargo npm go scp wget vim emacs less man split gcc psql sqlite3 mysql gdb ip tcpdump \
+        cmake ctest gradle gh java perl python3 node ruby git";
+    let rules: Vec<String> = programs.split_ascii_whitespace().map(|program| format!("{program} *")).collect();
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let table = include_str!("../../../tests/approval/carried.txt");
+    check_rows(&World::new().with(RuleEffect::Allow, &rules), table);
+    // One that spells the option covers it.
+    let spelled = World::new().with(RuleEffect::Allow, &["rsync -e ssh *", "cargo test --config *"]).gate();
+    assert_eq!(name(&terminal(&spelled, "rsync -e ssh a h:b")), "allow");
+    assert_eq!(name(&terminal(&spelled, "cargo test --config x")), "allow");
+    assert_eq!(name(&terminal(&spelled, "rsync -e ./evil.sh a h:b")), "ask");
+}
+
+#[test]
+fn git_files_with_names_like_settings_are_only_files() {
+    let gate = World::new().gate();
+    for command in ["git diff include.h", "git log -- merge.rs", "git blame credential.py", "git show HEAD:alias.rs"] {
+        assert_eq!(name(&terminal(&gate, command)), "allow", "{command}");
+    }
+}
+
 /// What people commonly allow beside the programs that only read.
 const ORDINARY: [&str; 20] = [
     "cargo test *",
@@ -122,9 +145,17 @@ fn a_version_is_asked_about_where_the_workspace_names_the_program() {
     check("yarn --version", "ask");
     check("cd sub && yarn --version", "ask");
     check("cargo --version", "ask");
+    check("rustc --print sysroot", "ask");
     check("node --version", "allow");
     std::fs::write(world.path("w/rust-toolchain.toml"), "[toolchain]\nchannel = \"1.90\"").unwrap();
     check("cargo --version", "allow");
+    check("rustc --print sysroot", "allow");
+    check("pnpm --version", "allow");
+    std::fs::write(world.path("w/package.json"), "{\"packageManager\": \"pnpm@9.0.0\"}").unwrap();
+    check("pnpm --version", "ask");
+    check("npm --version", "allow");
+    std::fs::write(world.path("w/.corepack.env"), "COREPACK_NPM_REGISTRY=http://x.test").unwrap();
+    check("npm --version", "ask");
     std::fs::write(world.path("w/.tool-versions"), "nodejs path:./evil").unwrap();
     check("node --version", "ask");
 }

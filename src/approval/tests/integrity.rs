@@ -31,6 +31,9 @@ fn an_offer_is_the_narrowest_rule_of_use_and_never_a_shell() {
     check("npm run test", &["npm run test *"]);
     check("npm run", &["npm run *"]);
     check("mkdir -p a/b", &["mkdir -p a/b"]);
+    // What reaches others is never offered with other words.
+    check("git push origin main", &["git push origin main"]);
+    check("npm publish", &["npm publish"]);
     check("timeout 60 cargo test", &["cargo test *"]);
     check("python3 tool.py x", &["python3 tool.py *"]);
     for none in [

@@ -96,7 +96,9 @@ impl Reader<'_> {
         match self.peek() {
             Some('(') => {
                 if self.rest.starts_with("((") {
-                    return Err("it computes");
+                    self.sum()?;
+                    parts.push(Part::Variable { name: "?".to_owned(), is_quoted });
+                    return Ok(());
                 }
                 self.bump();
                 self.list_within()?;
@@ -110,6 +112,11 @@ impl Reader<'_> {
                 self.bump();
                 let end = self.rest.find('}').ok_or("a brace is never closed")?;
                 let name = self.rest.get(..end).unwrap_or_default();
+                if has_plain_default(name) {
+                    parts.push(Part::Output { is_quoted });
+                    self.rest = self.rest.get(end + 1..).unwrap_or_default();
+                    return Ok(());
+                }
                 if !is_name(name) {
                     return Err("it transforms a variable");
                 }
@@ -131,4 +138,22 @@ impl Reader<'_> {
         }
         Ok(())
     }
+
+    /// `((...))` of numbers alone: what a variable holds would be computed in turn.
+    fn sum(&mut self) -> Result<(), Opaque> {
+        let end = self.rest.find("))").ok_or("it computes")?;
+        let inner = self.rest.get(2..end).unwrap_or_default();
+        if !inner.chars().all(|c| c.is_ascii_digit() || " +-*/%".contains(c)) {
+            return Err("it computes");
+        }
+        self.rest = self.rest.get(end + 2..).unwrap_or_default();
+        Ok(())
+    }
+}
+
+/// True for `NAME:-TEXT` with a text that holds nothing the shell would expand.
+fn has_plain_default(text: &str) -> bool {
+    text.split_once(":-").is_some_and(|(name, default)| {
+        is_name(name) && default.chars().all(|c| c.is_ascii_alphanumeric() || "_./-".contains(c))
+    })
 }
