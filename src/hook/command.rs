@@ -1,7 +1,7 @@
 //! Hooks that are programs: JSON on standard input, JSON on standard output.
 
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -17,6 +17,9 @@ use super::{Hook, HookFailure, HookPoint};
 
 /// The longest answer that is read. A decision is a few words.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
+
+/// How long the end of a hook's output is awaited once the hook itself has ended.
+const END_GRACE: Duration = Duration::from_millis(100);
 
 /// A program that is run at a point.
 #[derive(Clone, Debug)]
@@ -71,24 +74,8 @@ impl CommandHook {
     }
 
     async fn converse(&self, child: &mut Child, payload: &Value) -> Result<Value, HookFailure> {
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let text = payload.to_string();
-        let write = async {
-            if let Some(mut stdin) = stdin {
-                // A hook need not read what it does not need.
-                stdin.write_all(text.as_bytes()).await.ok();
-            }
-        };
-        let read = async {
-            let mut answer = Vec::new();
-            if let Some(stdout) = stdout {
-                stdout.take(MAX_ANSWER_BYTES).read_to_end(&mut answer).await?;
-            }
-            Ok::<_, std::io::Error>(answer)
-        };
-        let ((), answer) = tokio::join!(write, read);
-        let answer = answer.map_err(|error| self.failure(error))?;
-        let status = child.wait().await.map_err(|error| self.failure(error))?;
+        let mut answer = Vec::new();
+        let status = listen(child, payload.to_string(), &mut answer).await.map_err(|error| self.failure(error))?;
         if !status.success() {
             return Err(self.failure(format!("it ended with {status}")));
         }
@@ -97,6 +84,34 @@ impl CommandHook {
         }
         serde_json::from_slice(&answer).map_err(|error| self.failure(format!("its answer is not JSON: {error}")))
     }
+}
+
+/// Gives a hook its payload and takes down its answer until it has ended.
+async fn listen(child: &mut Child, payload: String, answer: &mut Vec<u8>) -> std::io::Result<ExitStatus> {
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let write = async move {
+        if let Some(mut stdin) = stdin {
+            // A hook need not read what it does not need.
+            stdin.write_all(payload.as_bytes()).await.ok();
+        }
+    };
+    let read = async move {
+        match stdout {
+            Some(stdout) => stdout.take(MAX_ANSWER_BYTES).read_to_end(answer).await.map(drop),
+            None => Ok(()),
+        }
+    };
+    let mut talk = std::pin::pin!(async { tokio::join!(write, read).1 });
+    let ended = tokio::select! {
+        whole = &mut talk => {
+            whole?;
+            return child.wait().await;
+        }
+        ended = child.wait() => ended?,
+    };
+    // What it left in the background may hold its output open; what it said itself is there by now.
+    tokio::time::timeout(END_GRACE, talk).await.unwrap_or(Ok(()))?;
+    Ok(ended)
 }
 
 impl Hook for CommandHook {
@@ -125,6 +140,11 @@ mod tests {
     async fn the_payload_goes_in_and_json_comes_out() {
         assert_eq!(call("cat", 5.0).await.unwrap(), json!({ "tool": "terminal" }));
         assert_eq!(call("true", 5.0).await.unwrap(), Value::Null);
+    }
+
+    #[tokio::test]
+    async fn what_a_hook_leaves_in_the_background_is_not_waited_for() {
+        assert_eq!(call("sleep 600 & echo '{}'", 60.0).await.unwrap(), json!({}));
     }
 
     #[tokio::test]

@@ -84,12 +84,15 @@ pub enum Verification {
 }
 
 impl Verification {
+    /// Reads one answer. An answer that cannot be understood sends the model back: it was meant to decide.
     pub(super) fn read(answer: &Value) -> Self {
         let text = |key: &str| answer.get(key).and_then(Value::as_str);
         let reason = text("message").or_else(|| text("reason")).unwrap_or("the work is not complete");
         match text("action").or_else(|| text("decision")) {
-            Some("continue" | "block") => Self::SendBack(reason.to_owned()),
-            _ => Self::Accept,
+            Some("continue" | "block" | "deny") => Self::SendBack(reason.to_owned()),
+            Some("pass" | "allow" | "accept" | "approve") => Self::Accept,
+            None if answer.is_null() || answer.as_object().is_some_and(Map::is_empty) => Self::Accept,
+            _ => Self::SendBack("a hook answered with something that is no decision".into()),
         }
     }
 }
@@ -134,6 +137,21 @@ mod tests {
         check(&[ask, block], &ToolDecision::Block("no".into()));
         let merged = json!({ "a": 2, "b": 2 });
         check(&[modify(1), modify(2)], &ToolDecision::Modify(merged.as_object().cloned().unwrap()));
+    }
+
+    #[test]
+    fn a_verdict_that_makes_no_sense_accepts_nothing() {
+        for answer in [Value::Null, json!({}), json!({ "action": "allow" }), json!({ "decision": "approve" })] {
+            assert_eq!(Verification::read(&answer), Verification::Accept, "{answer}");
+        }
+        let check = |answer: Value, reason: &str| {
+            assert_eq!(Verification::read(&answer), Verification::SendBack(reason.into()), "{answer}");
+        };
+        check(json!({ "action": "continue", "message": "more" }), "more");
+        check(json!({ "decision": "deny" }), "the work is not complete");
+        for answer in [json!("no"), json!(false), json!([]), json!({ "ok": false }), json!({ "action": "maybe" })] {
+            check(answer, "a hook answered with something that is no decision");
+        }
     }
 
     #[test]
