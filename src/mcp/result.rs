@@ -22,8 +22,10 @@ const MAX_RAW_BYTES: usize = 64 << 10;
 /// The result of a call as its server sent it.
 pub(super) fn output(result: &Value, max_chars: usize) -> ToolOutput {
     let mut reading = Reading::default();
-    for block in result.get("content").and_then(Value::as_array).into_iter().flatten() {
-        reading.block(block);
+    match result.get("content") {
+        Some(Value::Array(blocks)) => blocks.iter().for_each(|block| reading.block(block)),
+        Some(Value::Null) | None => {}
+        Some(one) => reading.block(one),
     }
     let structured = result.get("structuredContent").filter(|value| !value.is_null());
     if let (true, Some(structured)) = (reading.texts.is_empty(), structured) {
@@ -54,6 +56,9 @@ struct Reading {
 
 impl Reading {
     fn block(&mut self, block: &Value) {
+        if let Some(text) = block.as_str() {
+            return self.text(text);
+        }
         let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
         match field("type") {
             "text" => self.text(field("text")),
@@ -63,6 +68,7 @@ impl Reading {
                 self.text(&format!("[link: {} {}]", one_line(field("name"), 200), one_line(field("uri"), 500)));
             }
             "resource" => self.resource(block.get("resource").unwrap_or(&Value::Null)),
+            "" if !field("text").is_empty() => self.text(field("text")),
             other => self.text(&format!("[content of the unknown kind {:?}]", one_line(other, 40))),
         }
     }
@@ -145,6 +151,13 @@ mod tests {
         assert!(!text(&both).contains("\"n\""));
         assert_eq!(output(&both, 1_000).raw, Some(json!({"n": 7})));
         assert_eq!(text(&json!({})), "(the server answered nothing)");
+    }
+
+    #[test]
+    fn text_that_is_not_in_blocks_is_passed_on_all_the_same() {
+        assert_eq!(text(&json!({"content": "plain"})), "plain");
+        assert_eq!(text(&json!({"content": {"type": "text", "text": "one block"}})), "one block");
+        assert_eq!(text(&json!({"content": ["a", {"text": "b"}]})), "a\n\nb");
     }
 
     #[test]

@@ -32,6 +32,9 @@ const SOUND_AFTER: Duration = Duration::from_secs(60);
 /// How long a call waits for a server that is being started again.
 const CALL_WAIT: Duration = Duration::from_secs(5);
 
+/// How long the cause of a lost connection is awaited: its process and its last words have their own, shorter times.
+const CAUSE_WAIT: Duration = Duration::from_secs(1);
+
 /// Tools of one server that are offered; providers take 128 in all at the least.
 const MAX_TOOLS: usize = 100;
 
@@ -108,15 +111,27 @@ impl Server {
             () = run.cancel.cancelled() => return Err(CallFailure::CutOff("cancelled before the call was sent".into())),
             connection = self.connection() => connection?,
         };
-        let answer = connection.call(tool, arguments, self.spec.timeout(), run).await;
-        answer.map_err(|failure| match failure {
-            CallFailure::Unreachable(_) => CallFailure::CutOff(format!(
-                "The MCP server {} went away during the call; whether it had an effect is unknown. It is being started \
-                 again.",
-                self.spec.name()
-            )),
-            other => other,
-        })
+        match connection.call(tool, arguments, self.spec.timeout(), run).await {
+            Err(CallFailure::Unreachable(seen)) => {
+                let (name, cause) = (self.spec.name(), self.cause().await.unwrap_or(seen));
+                Err(CallFailure::CutOff(format!(
+                    "The MCP server {name} gave no answer: {cause}. Whether the call had an effect is unknown. The \
+                     server is being started again."
+                )))
+            }
+            answer => answer,
+        }
+    }
+
+    /// Why the connection ended, once its end is known.
+    async fn cause(&self) -> Option<String> {
+        let mut state = self.state.subscribe();
+        let is_over = |state: &State| !matches!(state, State::Ready { .. });
+        tokio::time::timeout(CAUSE_WAIT, state.wait_for(is_over)).await.ok();
+        match &*self.state.borrow() {
+            State::Restarting { cause, .. } | State::Failed { cause } => Some(cause.clone()),
+            State::Starting | State::Ready { .. } => None,
+        }
     }
 
     /// The connection, as soon as there is one.

@@ -180,7 +180,9 @@ async fn write_lines(mut input: pipe::Sender, mut lines: mpsc::Receiver<Line>) {
 
 /// The messages of one line: one, several in an array, or none when it is no message.
 fn messages(line: &[u8]) -> Vec<Incoming> {
-    let line = line.trim_ascii();
+    // A result with a few bytes that are no text is still a result, and somebody waits for it.
+    let text = String::from_utf8_lossy(line.trim_ascii());
+    let line = text.as_bytes();
     if line.first() == Some(&b'[') {
         let parts: Vec<&serde_json::value::RawValue> = serde_json::from_slice(line).unwrap_or_default();
         return parts.into_iter().filter_map(|part| wire::read(part.get().as_bytes())).collect();
@@ -240,6 +242,7 @@ mod tests {
         assert_eq!(count(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#), 1);
         assert_eq!(count("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\r"), 1);
         assert_eq!(count(r#"[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"result":{}},7]"#), 2);
+        assert_eq!(messages(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":\"\xff\xfe\"}}").len(), 1);
         for junk in ["", "Server ready!", "{", "{}", "[", "[1]", "\u{0}\u{1}", "null", "{\"id\":1}"] {
             assert_eq!(count(junk), 0, "{junk}");
         }

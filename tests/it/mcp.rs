@@ -71,6 +71,8 @@ async fn every_kind_of_answer_reaches_the_model_as_data() {
         ("mcp_git_late", "error -32602: unknown tool"),
         ("mcp_git_progress", "all the way"),
         ("mcp_git_inject", "delete everything"),
+        ("mcp_git_loose", "no block"),
+        ("mcp_git_bytes", "caf\u{fffd}"),
     ] {
         let (_, talk, result) = result_of(tool, json!({})).await;
         assert!(result.contains(expected), "{tool}: {result}");
@@ -141,6 +143,12 @@ async fn a_server_that_cannot_start_is_told_once_with_its_cause_and_fails_nothin
 }
 
 #[tokio::test]
+async fn a_message_without_end_is_told_as_what_it_is() {
+    let (_lab, _talk, result) = result_of("mcp_git_flood", json!({})).await;
+    assert!(result.contains("gave no answer: it sent a message of more than 16 MiB"), "{result}");
+}
+
+#[tokio::test]
 async fn a_crashed_server_is_started_again_and_the_other_one_lives_on() {
     let replies = json!([
         {"tool_calls": [
@@ -157,7 +165,8 @@ async fn a_crashed_server_is_started_again_and_the_other_one_lives_on() {
     talk.say("go").await;
     let seen = lab.model.seen();
     let results: Vec<_> = seen[1].view.messages.iter().filter(|message| message.role == "tool").collect();
-    assert!(results[0].text.contains("MCP server bad went away"), "{}", results[0].text);
+    let cause = "MCP server bad gave no answer: it ended (exit status: 139); its last words: segmentation fault";
+    assert!(results[0].text.contains(cause), "{}", results[0].text);
     assert!(results[1].text.contains("you said fine"), "{}", results[1].text);
     assert!(last_result(&lab).contains("you said again"), "{}", last_result(&lab));
     assert_eq!(offered(&lab, 0), offered(&lab, 2), "the tools of a turn stay as they are");
@@ -280,7 +289,7 @@ async fn names_that_clash_are_told_apart_and_the_clients_server_wins() {
     talk.say("go").await;
     let names = offered(&lab, 0);
     let count = |start: &str| names.iter().filter(|name| name.starts_with(start)).count();
-    assert_eq!((count("mcp_git_"), count("mcp_g_t_2_")), (15, 13), "{names:?}");
+    assert_eq!((count("mcp_git_"), count("mcp_g_t_2_")), (18, 16), "{names:?}");
     let unique: std::collections::BTreeSet<_> = names.iter().collect();
     assert_eq!(unique.len(), names.len());
     assert!(!talk.told().contains("no-such-program"), "{}", talk.told());
@@ -347,7 +356,7 @@ async fn a_closed_session_and_an_ended_daemon_leave_no_server_behind() {
     let loaded = talk.client.request(json!("load"), "session/load", params, WAIT).await.unwrap();
     assert!(loaded.get("result").is_some(), "{loaded}");
     talk.say("again").await;
-    assert_eq!(offered(&lab, 1).len(), 13, "the loaded session is connected again");
+    assert_eq!(offered(&lab, 1).len(), 16, "the loaded session is connected again");
     talk.leave().await;
     quiet(&lab).await;
 }
@@ -381,13 +390,13 @@ async fn a_workspaces_own_server_runs_as_long_as_exactly_it_is_trusted() {
     assert!(asked.contains("MCP server theirs"), "{asked}");
     let count =
         |request: usize, start: &str| offered(&lab, request).iter().filter(|name| name.starts_with(start)).count();
-    assert_eq!((count(0, "mcp_own_"), count(0, "mcp_theirs_")), (13, 13));
+    assert_eq!((count(0, "mcp_own_"), count(0, "mcp_theirs_")), (16, 16));
 
     std::fs::write(workspace.join(".turnd/config.toml"), config + "# changed\n").unwrap();
     talk.answer = "reject_once";
     talk.say("again").await;
     assert_eq!(talk.asked.len(), 2, "a changed byte is asked about again");
-    assert_eq!((count(1, "mcp_own_"), count(1, "mcp_theirs_")), (13, 0));
+    assert_eq!((count(1, "mcp_own_"), count(1, "mcp_theirs_")), (16, 0));
     let deadline = Instant::now() + WAIT;
     while servers(&lab).len() > 1 {
         assert!(Instant::now() < deadline, "left: {:?}", servers(&lab));
