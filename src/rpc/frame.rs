@@ -8,6 +8,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// agents of the field take 10 to 64 MiB.
 pub const MAX_LINE_BYTES: usize = 64 << 20;
 
+/// Bytes of a line that is too long which are kept: enough for the id of an answer.
+const HEAD_BYTES: usize = 256;
+
 /// Read at a time. Large enough that a burst of small requests costs one system call.
 const READ_BYTES: usize = 64 << 10;
 
@@ -17,7 +20,10 @@ pub enum Frame {
     /// A line without its end (`\n` or `\r\n`). Blank lines are skipped.
     Line(Vec<u8>),
     /// A line passed the limit; it is told once, as soon as that is known, and the rest is skipped.
-    TooLong,
+    TooLong {
+        /// How it begins.
+        head: Vec<u8>,
+    },
 }
 
 /// Reads frames.
@@ -77,7 +83,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             if std::mem::take(&mut self.is_skipping) || line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            return Some(if line.len() > self.limit { Frame::TooLong } else { Frame::Line(line) });
+            return Some(if line.len() > self.limit { too_long(line) } else { Frame::Line(line) });
         }
         self.searched = self.buffer.len();
         if self.is_skipping {
@@ -88,9 +94,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         // One byte more than the limit may still be the `\r` of a line that fits exactly.
         if self.buffer.len() > self.limit + 1 {
             self.is_skipping = true;
-            self.buffer = Vec::new();
             self.searched = 0;
-            return Some(Frame::TooLong);
+            return Some(too_long(std::mem::take(&mut self.buffer)));
         }
         None
     }
@@ -107,6 +112,12 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         let is_whole = !self.is_skipping && serde_json::from_slice::<serde::de::IgnoredAny>(&rest).is_ok();
         is_whole.then_some(Frame::Line(rest))
     }
+}
+
+fn too_long(mut head: Vec<u8>) -> Frame {
+    head.truncate(HEAD_BYTES);
+    head.shrink_to_fit();
+    Frame::TooLong { head }
 }
 
 #[cfg(test)]
@@ -136,7 +147,8 @@ mod tests {
         for end in ["\n", "\r\n"] {
             for (length, fits) in [(7, true), (8, true), (9, false)] {
                 let input = format!("{}{end}x\n", "y".repeat(length));
-                let first = if fits { line(&"y".repeat(length)) } else { Frame::TooLong };
+                let whole = line(&"y".repeat(length));
+                let first = if fits { whole } else { too_long("y".repeat(length).into()) };
                 assert_eq!(frames(input.as_bytes(), 8).await, [first, line("x")], "{length} {end:?}");
             }
         }
@@ -145,7 +157,7 @@ mod tests {
     #[tokio::test]
     async fn a_line_far_over_the_limit_is_told_once_and_the_next_line_is_read() {
         let input = format!("{}\nnext\n", "z".repeat(300_000));
-        assert_eq!(frames(input.as_bytes(), 100).await, [Frame::TooLong, line("next")]);
+        assert_eq!(frames(input.as_bytes(), 100).await, [too_long("z".repeat(HEAD_BYTES).into()), line("next")]);
     }
 
     #[tokio::test]

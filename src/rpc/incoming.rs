@@ -115,6 +115,20 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
+impl RequestId {
+    /// The id that a line which is too long to be read answers, when its beginning tells.
+    #[must_use]
+    pub fn answered_by(head: &[u8]) -> Option<Self> {
+        let text = head.utf8_chunks().next()?.valid();
+        let at = ["\"result\"", "\"error\""].iter().filter_map(|key| text.find(key)).min()?;
+        let before = text.get(..at)?.trim_end().trim_end_matches(',');
+        let closed = format!("{before}}}");
+        let envelope: Envelope<'_> = serde_json::from_str(&closed).ok()?;
+        let id = envelope.id.filter(|_| envelope.method.is_none())?;
+        Self::from_json(id.get())
+    }
+}
+
 impl Incoming {
     /// Classifies one line.
     #[must_use]
@@ -209,6 +223,16 @@ mod tests {
             Incoming::Malformed { id, code, .. } => format!("{code} {id:?}"),
         };
         assert_eq!(got, expected, "{line}");
+    }
+
+    #[test]
+    fn the_beginning_of_a_long_answer_tells_whose_it_is() {
+        let id = |head: &str| RequestId::answered_by(head.as_bytes()).map(|id| id.as_json().to_owned());
+        assert_eq!(id(r#"{"jsonrpc":"2.0","id":7,"result":{"content":"aaa"#).as_deref(), Some("7"));
+        assert_eq!(id(r#"{ "id" : 7 , "result" : "ü"#).as_deref(), Some("7"));
+        assert_eq!(id(r#"{"jsonrpc":"2.0","result":{"content":"aaa"#), None);
+        assert_eq!(id(r#"{"jsonrpc":"2.0","id":7,"method":"x","params":{"result":"#), None);
+        assert_eq!(id("[1,2"), None);
     }
 
     #[test]

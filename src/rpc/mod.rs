@@ -9,6 +9,6 @@ pub mod pending;
 pub mod stdio;
 
 pub use frame::{Frame, FrameReader, MAX_LINE_BYTES};
-pub use incoming::{Incoming, RequestId};
+pub use incoming::{ClientError, Incoming, RequestId};
 pub use outbox::{ChunkKind, Outbox};
 pub use pending::{CallError, Pending};

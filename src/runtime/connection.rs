@@ -128,7 +128,7 @@ impl Connection {
                             return Ok(heard);
                         }
                     }
-                    Ok(Some(Frame::TooLong)) => {
+                    Ok(Some(Frame::TooLong { .. })) => {
                         return Err(self.protocol(format!("a line of more than {MAX_LINE_BYTES} bytes")));
                     }
                     Ok(None) | Err(_) => return Err(self.ended().await),

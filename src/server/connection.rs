@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use turnd_protocol::error_code;
 
-use crate::rpc::{Frame, FrameReader, Incoming, MAX_LINE_BYTES, Outbox, Pending, RequestId};
+use crate::rpc::{ClientError, Frame, FrameReader, Incoming, MAX_LINE_BYTES, Outbox, Pending, RequestId};
 use crate::session::{Host, Registry};
 
 use super::capabilities::ClientFeatures;
@@ -90,7 +90,7 @@ async fn read_lines<R: AsyncRead + Unpin>(mut frames: FrameReader<R>, lines: mps
         }
         let line = match frames.next().await {
             Ok(Some(Frame::Line(bytes))) => Line::Message(Incoming::classify(&bytes)),
-            Ok(Some(Frame::TooLong)) => Line::TooLong,
+            Ok(Some(Frame::TooLong { head })) => Line::TooLong { answers: RequestId::answered_by(&head) },
             Ok(None) => return,
             Err(error) => {
                 tracing::debug!(%error, "standard input failed");
@@ -106,7 +106,10 @@ async fn read_lines<R: AsyncRead + Unpin>(mut frames: FrameReader<R>, lines: mps
 /// What the reader hands over.
 enum Line {
     Message(Incoming),
-    TooLong,
+    /// One that cannot be read, with the id of the call it answers, if it does.
+    TooLong {
+        answers: Option<RequestId>,
+    },
 }
 
 struct Connection {
@@ -149,8 +152,12 @@ impl Connection {
 
     fn take(&mut self, line: Line) {
         match line {
-            Line::TooLong => {
+            Line::TooLong { answers } => {
                 let detail = format!("the line is longer than {MAX_LINE_BYTES} bytes");
+                let failure = || Err(ClientError { code: error_code::INVALID_REQUEST.into(), message: detail.clone() });
+                if answers.is_some_and(|id| self.pending.resolve(&id, failure())) {
+                    return;
+                }
                 self.refuse(&RequestId::null(), error_code::INVALID_REQUEST, "Invalid request", detail);
             }
             Line::Message(Incoming::Malformed { id, code, message, detail }) => self.refuse(&id, code, message, detail),
