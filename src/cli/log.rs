@@ -57,6 +57,10 @@ pub(super) fn start(flags: &LogFlags) -> Result<(), String> {
     let sink = match &flags.log {
         None => Sink::Stderr,
         Some(path) => {
+            if let Some(folder) = path.parent() {
+                // Where that fails, opening the file says why.
+                std::fs::create_dir_all(folder).ok();
+            }
             let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
             Sink::File(Arc::new(file.map_err(|error| format!("cannot log to {}: {error}", path.display()))?))
         }
