@@ -112,12 +112,19 @@ impl Rules {
         self.found.push(problem.into());
     }
 
+    /// A question was answered or taken back.
+    fn question_ended(&mut self, id: &str) {
+        let question = self.asked.remove(id);
+        let call = question.and_then(|(_, session, call)| self.sessions.get_mut(&session)?.calls.get_mut(&call));
+        if let Some(call) = call {
+            call.is_asked = false;
+        }
+    }
+
     fn client(&mut self, entry: &Entry) {
         if entry.is_response() {
-            let question = entry.raw_id.as_ref().and_then(|id| self.asked.remove(id));
-            let call = question.and_then(|(_, session, call)| self.sessions.get_mut(&session)?.calls.get_mut(&call));
-            if let Some(call) = call {
-                call.is_asked = false;
+            if let Some(id) = &entry.raw_id {
+                self.question_ended(id);
             }
             return;
         }
@@ -172,7 +179,7 @@ impl Rules {
             self.update(entry.session().unwrap_or_default(), update);
         } else if entry.method() == Some("$/cancel_request") {
             let id = entry.message.pointer("/params/requestId").map(Value::to_string).unwrap_or_default();
-            self.asked.remove(&id);
+            self.question_ended(&id);
         }
     }
 
