@@ -173,11 +173,12 @@ impl Gate {
         self.remember(rules, Scope::Always)
     }
 
-    /// Whether any rule in force denies something, or one that cannot be read might, so that each call must be seen.
+    /// Whether any rule in force denies or asks about something, or one that cannot be read might, so that each call
+    /// must be seen.
     #[must_use]
-    pub fn denies_something(&self) -> bool {
+    pub fn restricts_something(&self) -> bool {
         let Snapshot { rules, problem, .. } = self.snapshot();
-        problem.is_some() || rules.iter().any(|rule| rule.effect == RuleEffect::Deny)
+        problem.is_some() || rules.iter().any(|rule| rule.effect != RuleEffect::Allow)
     }
 
     /// The mode.

@@ -12,13 +12,15 @@ use crate::tool::process::Capture;
 use crate::turn::event::{StepTool, TurnEvent};
 use crate::turn::payload::{self, CallEnd, CallStatus};
 use crate::turn::port::{CallState, Record, ToolCallRecord};
-use crate::turn::{TurnIo, foreign};
+use crate::turn::{TurnIo, calls, foreign};
 
 use super::item::{self, Described, Outcome};
 use super::turn::{Failure, OpenCall, RuntimeTurn};
 
 /// How often the output of a running command is shown while it changes.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
+/// Characters of an id, with room for a number behind it in the 64 that providers take.
+const MAX_ID_CHARS: usize = 48;
 /// Bytes of running output that are kept at each end, and shown.
 const KEPT_OUTPUT_BYTES: usize = 32 << 10;
 const SHOWN_OUTPUT_BYTES: usize = 16 << 10;
@@ -32,14 +34,14 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
             arguments: described.arguments.to_string(),
             extra: None,
         };
-        let record = self.pending(item, described, &call.id);
+        let record = self.pending(Some(item), described, &call.id);
         let message = self.assistant("", vec![call]);
         self.store_answer(message, vec![Record::ToolCall(record.clone())]).await?;
         self.show_pending(&record).await;
         Ok(record.id)
     }
 
-    pub(super) fn pending(&mut self, item: &str, described: Described, id: &str) -> ToolCallRecord {
+    pub(super) fn pending(&mut self, item: Option<&str>, described: Described, id: &str) -> ToolCallRecord {
         let record = ToolCallRecord {
             id: id.to_owned(),
             name: described.tool,
@@ -50,7 +52,7 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
             raw: None,
         };
         self.calls.push(OpenCall {
-            item: item.to_owned(),
+            item: item.map(str::to_owned),
             record: record.clone(),
             output: Capture::new(KEPT_OUTPUT_BYTES),
             output_shown_at: Instant::now(),
@@ -70,14 +72,19 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
         self.io.emit(event).await;
     }
 
-    /// An id that no call of the session has.
-    pub(super) fn unique_id(&mut self, item: &str) -> String {
-        let base = if item.trim().is_empty() { "call" } else { item };
-        let numbered = (2_u64..).map(|number| format!("{base}_{number}"));
-        let id = std::iter::once(base.to_owned()).chain(numbered).find(|id| !self.used_ids.contains(id));
-        let id = id.unwrap_or_else(|| base.to_owned());
+    /// An id that no call of the session has, in characters and a length that every provider takes back.
+    fn unique_id(&mut self, item: &str) -> String {
+        let portable =
+            |character: char| if character.is_ascii_alphanumeric() || character == '-' { character } else { '_' };
+        let item: String = item.trim().chars().take(MAX_ID_CHARS).map(portable).collect();
+        let id = calls::unique_id(&item, &self.used_ids);
         self.used_ids.insert(id.clone());
         id
+    }
+
+    /// Where the open call is that an item is.
+    pub(super) fn call_of(&self, item: &str) -> Option<usize> {
+        self.calls.iter().position(|call| call.item.as_deref() == Some(item))
     }
 
     pub(super) async fn started(&mut self, id: &str) {
@@ -89,13 +96,17 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
     }
 
     pub(super) async fn output(&mut self, item: &str, delta: &str) {
-        let Some(id) = self.calls.iter().find(|call| call.item == item).map(|call| call.record.id.clone()) else {
+        let Some(index) = self.call_of(item) else { return };
+        let Some(call) = self.calls.get_mut(index) else { return };
+        call.output.push(delta.as_bytes());
+        let id = call.record.id.clone();
+        // What the user is being asked about has not begun.
+        if self.is_in_question(&id) {
             return;
-        };
+        }
         // What has output runs, whether it was asked for or not.
         self.started(&id).await;
-        let Some(call) = self.calls.iter_mut().find(|call| call.item == item) else { return };
-        call.output.push(delta.as_bytes());
+        let Some(call) = self.calls.get_mut(index) else { return };
         if call.output_shown_at.elapsed() >= SHOW_EVERY {
             call.output_shown_at = Instant::now();
             let shown = Display::Text(call.output.newest(SHOWN_OUTPUT_BYTES));
@@ -106,7 +117,8 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
     /// A change that is being asked for is judged in its newest form.
     pub(super) fn changes_updated(&mut self, item: &str, changes: &Value) {
         let described = item::changes(changes, &self.context.tool_context.cwd);
-        if let Some(call) = self.calls.iter_mut().find(|call| call.item == item && !call.is_settled) {
+        let call = self.call_of(item).and_then(|index| self.calls.get_mut(index));
+        if let Some(call) = call.filter(|call| !call.is_settled) {
             call.record.plan = described.plan;
             call.record.arguments = described.arguments;
         }

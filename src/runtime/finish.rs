@@ -10,7 +10,7 @@ use crate::turn::{ExitReason, TurnEnd, TurnIo, TurnReport, TurnStatus};
 use super::item::Outcome;
 use super::turn::{Failure, RuntimeTurn};
 
-const NOT_RUN: &str = "Not run: the turn ended before this call started.";
+pub(super) const NOT_RUN: &str = "Not run: the turn ended before this call started.";
 const CUT_OFF: &str = "Interrupted; whether the call had an effect is unknown.";
 const RUNS_ON: &str = "It still ran in the background when the turn ended.";
 
@@ -20,7 +20,7 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
         self.open_question = None;
         self.return_steers();
         let unread = self.io.close_words();
-        let exit = match self.close_open_calls(exit).await {
+        let exit = match self.close_calls(exit).await {
             Ok(()) => exit,
             Err(detail) => {
                 self.detail = Some(detail);
@@ -43,11 +43,12 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
         TurnEnd { history: self.history, report }
     }
 
-    async fn close_open_calls(&mut self, exit: ExitReason) -> Result<(), String> {
+    /// Ends what is open, and tells of calls that no counted step has told of.
+    async fn close_calls(&mut self, exit: ExitReason) -> Result<(), String> {
         let is_completed = exit.status() == TurnStatus::Completed;
         while let Some(call) = self.calls.first_mut() {
             let (status, text) = match (call.refusal.take(), call.record.state) {
-                (Some(refusal), _) => (CallStatus::Refused, refusal),
+                (Some(refusal), _) => (refusal.status, refusal.text),
                 (None, _) if is_completed => (CallStatus::Done, RUNS_ON.to_owned()),
                 (None, CallState::Pending) => (CallStatus::Cancelled, NOT_RUN.to_owned()),
                 (None, _) => (CallStatus::CutOff, CUT_OFF.to_owned()),
@@ -57,6 +58,11 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
                 Err(Failure::Record(RecordError(detail))) => return Err(detail),
                 Err(Failure::Runtime(error)) => return Err(error.to_string()),
             }
+        }
+        let tools = std::mem::take(&mut self.step_tools);
+        if !tools.is_empty() {
+            self.steps = self.steps.max(1);
+            self.io.emit(TurnEvent::Step { step: self.steps, tools }).await;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::message::{AssistantMessage, FinishReason, Message, ToolCall, Usage};
+use crate::provider::redact::Redactor;
 use crate::tool::{PlanEntry, PlanPriority, PlanStatus};
 use crate::turn::event::{Severity, TurnEvent};
 use crate::turn::payload::CallStatus;
@@ -10,7 +11,9 @@ use crate::turn::port::Record;
 use crate::turn::{ExitReason, TurnIo};
 
 use super::connection::{Connection, Heard};
-use super::turn::{Failure, RuntimeTurn, Shown};
+use super::item::Outcome;
+use super::stream::Kind;
+use super::turn::{Failure, Refusal, RuntimeTurn};
 use super::{failure, item, open};
 
 impl<Io: TurnIo> RuntimeTurn<'_, Io> {
@@ -21,7 +24,7 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
         heard: Heard,
     ) -> Result<Option<ExitReason>, Failure> {
         match heard {
-            Heard::Answer { id, result } => self.answered(connection, id, result)?,
+            Heard::Answer { id, result } => self.answered(connection, id, result).await?,
             Heard::Request { id, method, params } => self.asked(connection, id, &method, params).await?,
             Heard::Notification { method, params } => return self.told(connection, &method, &params).await,
         }
@@ -39,9 +42,12 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
         }
         match method {
             "turn/started" => self.began(connection, text_at(params, "/turn/id")),
-            "turn/completed" => return self.completed(params.get("turn").unwrap_or(&Value::Null)),
+            "turn/completed" => {
+                let turn = params.get("turn").unwrap_or(&Value::Null);
+                return self.completed(connection, turn).await.map(Some);
+            }
             "item/started" => self.item_started(&params["item"]).await?,
-            "item/completed" => self.item_completed(&params["item"]).await?,
+            "item/completed" => self.item_completed(connection, &params["item"]).await?,
             "item/agentMessage/delta" | "item/plan/delta" => {
                 self.say(item_of(params), item::text(params, "delta")).await;
             }
@@ -63,7 +69,7 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
                 self.thread.model = item::text(params, "toModel").to_owned();
                 self.note(Severity::Info, format!("The runtime goes on with the model {}.", self.thread.model)).await;
             }
-            "serverRequest/resolved" => self.resolved_elsewhere(&params["requestId"]),
+            "serverRequest/resolved" => self.resolved_elsewhere(&params["requestId"]).await?,
             _ => tracing::trace!(method, "the runtime told something that has no place in a turn"),
         }
         Ok(None)
@@ -78,18 +84,25 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
         };
         let is_turn = match (turn.and_then(Value::as_str), &self.turn) {
             (Some(turn), Some(own)) => turn == own,
+            (None, Some(_)) => true,
             // Nothing of this turn comes before its id is known, save the word that it began.
-            (Some(_), None) => method == "turn/started",
-            (None, _) => true,
+            (_, None) => method == "turn/started",
         };
         is_thread && is_turn
     }
 
-    fn completed(&mut self, turn: &Value) -> Result<Option<ExitReason>, Failure> {
+    async fn completed(&mut self, connection: &mut Connection, turn: &Value) -> Result<ExitReason, Failure> {
+        self.withdraw_questions(connection);
         if let Some(exit) = self.stop {
-            return Ok(Some(exit));
+            return Ok(exit);
         }
-        Ok(Some(match item::text(turn, "status") {
+        let status = item::text(turn, "status");
+        if !matches!(status, "interrupted" | "failed") && self.answer.is_none() {
+            for text in self.streams.take_unfinished() {
+                self.keep_answer(&text).await?;
+            }
+        }
+        Ok(match status {
             "interrupted" => ExitReason::InterruptedByUser,
             "failed" => {
                 let told = turn.get("error").filter(|error| error.is_object());
@@ -101,28 +114,22 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
             }
             _ if self.answer.is_some() => ExitReason::TextResponse,
             _ => ExitReason::EmptyResponseExhausted,
-        }))
+        })
     }
 
     // ---- words
 
     async fn say(&mut self, item: &str, delta: &str) {
-        if self.shown.item != item {
-            self.shown = Shown { item: item.to_owned(), text: String::new() };
-        }
-        if !delta.is_empty() {
-            self.shown.text.push_str(delta);
+        if !delta.is_empty() && !self.streams.is_done(item) {
+            self.streams.add(item, Kind::Text, delta);
             self.io.emit(TurnEvent::Text { message_id: self.message_id(), text: delta.to_owned() }).await;
         }
     }
 
     async fn think(&mut self, item: &str, delta: &str) {
-        if self.shown.item != item {
-            self.shown = Shown { item: item.to_owned(), text: String::new() };
-        }
-        if !delta.is_empty() {
+        if !delta.is_empty() && !self.streams.is_done(item) {
+            self.streams.add(item, Kind::Reasoning, delta);
             self.reasoning.push_str(delta);
-            self.shown.text.push_str(delta);
             self.io.emit(TurnEvent::Reasoning { message_id: self.message_id(), text: delta.to_owned() }).await;
         }
     }
@@ -132,7 +139,7 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
     }
 
     async fn trouble(&mut self, params: &Value) {
-        let message = text_at(params, "/error/message");
+        let message = Redactor::process().clean(text_at(params, "/error/message")).into_owned();
         if params.get("willRetry").and_then(Value::as_bool).unwrap_or(false) {
             self.note(Severity::Warning, format!("The runtime tries again: {message}")).await;
         } else {
@@ -143,11 +150,16 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
 
     /// Stores a whole answer, with the reasoning before it.
     async fn message_completed(&mut self, item: &Value) -> Result<(), Failure> {
-        let text = item::text(item, "text");
-        let is_shown = self.shown.item == item::text(item, "id");
-        let seen = if is_shown { self.shown.text.as_str() } else { "" };
-        let rest = text.strip_prefix(seen).unwrap_or_default().to_owned();
-        self.say(item::text(item, "id"), &rest).await;
+        let (id, text) = (item::text(item, "id"), item::text(item, "text"));
+        let shown = self.streams.take(id, Kind::Text);
+        let rest = text.strip_prefix(shown.as_str()).unwrap_or_default();
+        if !rest.is_empty() {
+            self.io.emit(TurnEvent::Text { message_id: self.message_id(), text: rest.to_owned() }).await;
+        }
+        self.keep_answer(text).await
+    }
+
+    async fn keep_answer(&mut self, text: &str) -> Result<(), Failure> {
         if text.trim().is_empty() {
             return Ok(());
         }
@@ -162,7 +174,7 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
             reasoning: std::mem::take(&mut self.reasoning),
             finish: if tool_calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls },
             tool_calls,
-            native: Some(open::mark(&self.context.chain.current().provider, &self.thread)),
+            native: Some(open::mark(self.context, &self.thread)),
         }
     }
 
@@ -178,11 +190,14 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
     // ---- items that do something
 
     async fn item_started(&mut self, item: &Value) -> Result<(), Failure> {
-        if item::is_known_late(item) {
+        let id = item::text(item, "id");
+        let is_open = !id.is_empty() && self.call_of(id).is_some();
+        if is_open || item::is_known_late(item) {
             return Ok(());
         }
+        self.streams.begin(id);
         let Some(described) = item::describe(item, &self.context.tool_context.cwd) else { return Ok(()) };
-        let id = self.announce(item::text(item, "id"), described).await?;
+        let id = self.announce(id, described).await?;
         // A command that has a process runs already, so nothing will be asked.
         if item.get("processId").is_some_and(Value::is_string) {
             self.started(&id).await;
@@ -190,7 +205,11 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
         Ok(())
     }
 
-    async fn item_completed(&mut self, item: &Value) -> Result<(), Failure> {
+    async fn item_completed(&mut self, connection: &mut Connection, item: &Value) -> Result<(), Failure> {
+        let id = item::text(item, "id");
+        if !self.streams.finish(id) {
+            return Ok(());
+        }
         match item::text(item, "type") {
             "agentMessage" | "plan" => return self.message_completed(item).await,
             "reasoning" => {
@@ -203,34 +222,39 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
             }
             _ => {}
         }
-        let id = item::text(item, "id");
-        if !self.calls.iter().any(|call| call.item == id) {
+        if self.call_of(id).is_none() {
             match item::describe(item, &self.context.tool_context.cwd) {
                 Some(described) => drop(self.announce(id, described).await?),
                 None => return Ok(()),
             }
         }
-        let Some(index) = self.calls.iter().position(|call| call.item == id) else { return Ok(()) };
+        let Some(index) = self.call_of(id) else { return Ok(()) };
+        self.withdraw_question_about(connection, index);
         let mut outcome = item::outcome(item);
-        if let Some(refusal) = self.calls.get_mut(index).and_then(|call| call.refusal.take()) {
-            outcome.text = refusal;
-        } else if outcome.status == CallStatus::CutOff && self.stop.is_none() {
-            outcome.status = CallStatus::Failed;
+        match self.calls.get_mut(index).and_then(|call| call.refusal.take()) {
+            // What ran all the same is told as it was.
+            Some(Refusal { status, text }) if outcome.status != CallStatus::Done => {
+                outcome = Outcome { status, text, raw: None };
+            }
+            None if outcome.status == CallStatus::CutOff && self.stop.is_none() => outcome.status = CallStatus::Failed,
+            _ => {}
         }
         self.close(index, outcome).await
     }
 
     async fn reasoning_completed(&mut self, item: &Value) {
         let id = item::text(item, "id");
-        let is_shown = self.shown.item == id && !self.shown.text.is_empty();
-        if !is_shown {
+        if self.streams.take(id, Kind::Reasoning).is_empty() {
             let list = |name: &str| {
                 let parts = item.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
                 parts.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n\n")
             };
             let summary = list("summary");
             let text = if summary.is_empty() { list("content") } else { summary };
-            self.think(id, &text).await;
+            self.reasoning.push_str(&text);
+            if !text.is_empty() {
+                self.io.emit(TurnEvent::Reasoning { message_id: self.message_id(), text }).await;
+            }
         }
     }
 

@@ -156,7 +156,9 @@ pub(super) fn outcome(item: &Value) -> Outcome {
         _ => (String::new(), None),
     };
     let text = if text.trim().is_empty() { "(no output)".to_owned() } else { bounded(&text) };
-    Outcome { status, text, raw: raw.filter(|raw| !raw.is_null()) }
+    // It is for programs to read, and half of it is worth nothing.
+    let raw = raw.filter(|raw| !raw.is_null() && raw.to_string().len() <= MAX_OUTPUT_BYTES);
+    Outcome { status, text, raw }
 }
 
 fn command_outcome(item: &Value) -> (String, Option<Value>) {

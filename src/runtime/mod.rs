@@ -22,6 +22,7 @@ mod retell;
 mod script;
 mod shape;
 mod stance;
+mod stream;
 mod turn;
 mod words;
 

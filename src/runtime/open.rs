@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use crate::message::{Message, NativeItems};
 use crate::provider::catalog::process_env;
+use crate::provider::redact::Redactor;
 use crate::tool::process::{CompanionLine, find_program};
 use crate::turn::TurnContext;
 
@@ -45,11 +47,12 @@ impl Runtime {
         history: &[Message],
         stance: &Stance,
     ) -> Result<Memory, RuntimeError> {
-        if self.live.is_none() {
-            self.live = Some(self.start(context).await?);
+        match &mut self.live {
+            Some(live) => live.connection.catch_up(),
+            None => self.live = Some(self.start(context).await?),
         }
         let Some(live) = &mut self.live else { return Ok(Memory::Whole) };
-        let past = past(history, &context.chain.current().provider);
+        let past = past(history, context);
         let current = live.thread.as_ref().map(|thread| thread.id.clone());
         match (past, current) {
             (Past::None, Some(_)) => Ok(Memory::Whole),
@@ -75,12 +78,15 @@ impl Runtime {
         let (cwd, command) = (context.tool_context.cwd.clone(), &self.setup.command);
         let missing = || RuntimeError::Missing { command: self.command_line() };
         let (program, args) = command.command.split_first().ok_or_else(missing)?;
-        let passed = command.env.iter().filter_map(|name| Some((name.clone(), process_env(name)?)));
+        let passed: Vec<_> = command.env.iter().filter_map(|name| Some((name.clone(), process_env(name)?))).collect();
+        for (_, value) in &passed {
+            Redactor::process().learn(&SecretString::from(value.as_str()));
+        }
         Ok(CompanionLine {
             program: find_program(program, &cwd, std::slice::from_ref(&cwd)).map_err(|_| missing())?,
             args: args.to_vec(),
             cwd,
-            env: passed.collect(),
+            env: passed,
             secret_env: self.setup.secret_env.clone(),
         })
     }
@@ -155,33 +161,44 @@ async fn answer_to(connection: &mut Connection, id: u64) -> Result<Result<Value,
     loop {
         match connection.hear().await? {
             Heard::Answer { id: answered, result } if answered == id => return Ok(result),
-            Heard::Request { id, method, .. } => connection.refuse(&id, &method),
+            Heard::Request { id, method, .. } => connection.decline(&id, &method),
             Heard::Answer { .. } | Heard::Notification { .. } => {}
         }
     }
 }
 
 /// Who gave the newest answer before the newest prompt.
-fn past(history: &[Message], provider: &str) -> Past {
+fn past(history: &[Message], context: &TurnContext) -> Past {
+    past_of(history, &context.chain.current().provider, &context.session_id)
+}
+
+fn past_of(history: &[Message], provider: &str, session: &str) -> Past {
     let newest = history.iter().rev().find_map(|message| match message {
         Message::Assistant(assistant) => Some(assistant),
         _ => None,
     });
     let Some(answer) = newest else { return Past::None };
     let thread = answer.native.as_ref().filter(|native| native.api_mode == NATIVE_MODE && native.provider == provider);
-    match thread.and_then(|native| native.items.first()?.get("threadId")?.as_str()) {
-        Some(id) => Past::Thread(id.to_owned()),
-        None => Past::Foreign,
+    let Some(mark) = thread.and_then(|native| native.items.first()) else { return Past::Foreign };
+    // A fork has the answers of the session it comes from; the thread goes on there.
+    let is_own = mark.get("sessionId").is_none_or(|owner| owner == session);
+    match mark.get("threadId").and_then(Value::as_str) {
+        Some(id) if is_own => Past::Thread(id.to_owned()),
+        _ => Past::Foreign,
     }
 }
 
 /// What marks a stored answer as this thread's.
-pub(super) fn mark(provider: &str, thread: &Thread) -> NativeItems {
+pub(super) fn mark(context: &TurnContext, thread: &Thread) -> NativeItems {
+    mark_of(&context.chain.current().provider, &context.session_id, thread)
+}
+
+fn mark_of(provider: &str, session: &str, thread: &Thread) -> NativeItems {
     NativeItems {
         provider: provider.to_owned(),
         model: thread.model.clone(),
         api_mode: NATIVE_MODE.to_owned(),
-        items: vec![json!({ "threadId": thread.id })],
+        items: vec![json!({ "threadId": thread.id, "sessionId": session })],
         ..NativeItems::default()
     }
 }
@@ -194,17 +211,20 @@ mod tests {
     #[test]
     fn the_newest_answer_names_the_thread() {
         let thread = Thread { id: "t1".into(), model: "m".into() };
-        let own = Message::Assistant(AssistantMessage { native: Some(mark("codex", &thread)), ..Default::default() });
+        let own =
+            Message::Assistant(AssistantMessage { native: Some(mark_of("codex", "s", &thread)), ..Default::default() });
         let foreign = Message::Assistant(AssistantMessage::default());
         let user = Message::user("hi");
         let check = |history: &[&Message], expected| {
             let history: Vec<_> = history.iter().map(|message| (*message).clone()).collect();
-            assert_eq!(past(&history, "codex"), expected);
+            assert_eq!(past_of(&history, "codex", "s"), expected);
         };
         check(&[&user], Past::None);
         check(&[&user, &own, &user], Past::Thread("t1".into()));
         check(&[&user, &own, &user, &foreign, &user], Past::Foreign);
         check(&[&user, &foreign, &user, &own, &user, &user], Past::Thread("t1".into()));
-        assert_eq!(past(&[user, own], "other"), Past::Foreign);
+        let history = [user, own];
+        assert_eq!(past_of(&history, "other", "s"), Past::Foreign);
+        assert_eq!(past_of(&history, "codex", "fork"), Past::Foreign);
     }
 }

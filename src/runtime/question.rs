@@ -1,7 +1,10 @@
 //! The runtime's questions: judged by our gate, put to our user, answered in the runtime's words.
 //!
 //! Floor and deny rules come first, hooks next, then what is plainly allowed, then the user, as for our own
-//! tools. One question is open at a time, the others wait in the order they came.
+//! tools. One question is open at a time, the others wait in the order they came. A question that outlives what it is
+//! about is taken back.
+
+use std::collections::VecDeque;
 
 use futures_util::future::FutureExt;
 use serde_json::Value;
@@ -11,17 +14,23 @@ use crate::config::Mode;
 use crate::hook::{HookPoint, ToolDecision};
 use crate::message::ToolCall;
 use crate::turn::payload::{self, CallStatus};
-use crate::turn::port::{Answer, Ask, Record};
-use crate::turn::{ExitReason, TurnContext, TurnIo};
+use crate::turn::port::{Answer, Ask, CallState, Record};
+use crate::turn::{ExitReason, TurnContext, TurnIo, Unanswered};
 
 use super::connection::Connection;
+use super::finish::NOT_RUN;
 use super::item::{self, Described, Outcome};
 use super::shape::{self, Shape};
-use super::turn::{Failure, OpenQuestion, RuntimeTurn};
+use super::turn::{Failure, OpenQuestion, Refusal, RuntimeTurn};
+
+/// Questions that wait; of a program that asks more at once the rest is declined.
+const MAX_WAITING: usize = 64;
 
 const CHANGED: &str = "what the call is about changed while the question was open";
 const UNSANDBOXED: &str = "turnd's own sandbox does not hold what the runtime runs";
 const LEAVES_SANDBOX: &str = "it is to run outside the runtime's sandbox";
+const TYPES: &str = "it is typed into a program that runs already";
+const TAKEN_BACK: &str = "The question was taken back before it was answered.";
 
 /// A question of the runtime.
 #[derive(Clone, Debug)]
@@ -71,12 +80,13 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
                     Some(network) => shape::host(network),
                     None => item::command(item::text(&params, "command"), item::text(&params, "cwd"), cwd),
                 };
+                let described = shape::with_permissions(described, params.get("additionalPermissions"), cwd);
                 let offered = params.get("availableDecisions").and_then(Value::as_array);
                 let has_session = offered.is_none_or(|offered| offered.iter().any(|one| one == "acceptForSession"));
                 Some((described, Shape::Decision { has_session }))
             }
             "item/fileChange/requestApproval" => {
-                let call = self.calls.iter().find(|call| call.item == item::text(&params, "itemId"));
+                let call = self.call_of(item::text(&params, "itemId")).and_then(|index| self.calls.get(index));
                 let record = call.map(|call| &call.record);
                 record.map(|record| {
                     let described = Described {
@@ -84,6 +94,7 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
                         arguments: record.arguments.clone(),
                         plan: record.plan.clone(),
                     };
+                    let described = shape::with_root(described, item::text(&params, "grantRoot"), cwd);
                     (described, Shape::Decision { has_session: true })
                 })
             }
@@ -101,16 +112,22 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
                 connection.answer(&id, shape.answer(Answer::Cancelled));
                 Ok(())
             }
-            Some((described, shape)) => self.enqueue(id, described, shape, &params).await,
-            None => {
+            Some((described, shape)) if self.waiting.len() < MAX_WAITING && !self.is_of_the_past(&params) => {
+                self.enqueue(id, described, shape, &params).await
+            }
+            _ => {
                 tracing::info!(method, "a question of the runtime is declined");
-                match shape::refusal(method) {
-                    Some(refusal) => connection.answer(&id, refusal),
-                    None => connection.refuse(&id, method),
-                }
+                connection.decline(&id, method);
                 Ok(())
             }
         }
+    }
+
+    /// Whether a question comes from another turn of our own thread. Child threads have turns of their own.
+    fn is_of_the_past(&self, params: &Value) -> bool {
+        let is_own_thread = item::text(params, "threadId") == self.thread.id;
+        let turn = params.get("turnId").and_then(Value::as_str);
+        is_own_thread && turn.is_some_and(|turn| self.turn.as_deref() != Some(turn))
     }
 
     async fn enqueue(
@@ -121,16 +138,20 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
         params: &Value,
     ) -> Result<(), Failure> {
         let item = item::text(params, "itemId");
-        let must_ask = self.must_ask(&shape, item::text(params, "reason"));
-        let known = self.calls.iter().find(|call| call.item == item && !call.is_settled && !item.is_empty());
-        let fits = known.filter(|call| call.record.name == described.tool).map(|call| call.record.id.clone());
+        let must_ask = self.must_ask(&shape, params);
+        let known = self.call_of(item).and_then(|index| self.calls.get(index)).filter(|_| !item.is_empty());
+        // What runs already has begun: being asked once more is something else.
+        let fits = known.filter(|call| !call.is_settled && call.record.state == CallState::Pending);
+        let fits = fits.filter(|call| call.record.name == described.tool).map(|call| call.record.id.clone());
         let is_only_asked = fits.is_none();
         let call = match fits {
             Some(id) => id,
             // A second question about one item, or one about no item, is a call of its own to the user.
             None => {
-                let id = self.unique_id(item);
-                let record = self.pending("", described.clone(), &id);
+                // No transcript has it, so its id must be free without looking there.
+                self.own_questions += 1;
+                let id = format!("{}.question{}", self.context.turn_id, self.own_questions);
+                let record = self.pending(None, described.clone(), &id);
                 self.io.record(vec![Record::ToolCall(record.clone())]).await?;
                 self.show_pending(&record).await;
                 id
@@ -147,12 +168,26 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
         Ok(())
     }
 
-    fn must_ask(&self, shape: &Shape, reason: &str) -> Option<String> {
+    /// Why the user is asked whatever the rules say.
+    fn must_ask(&self, shape: &Shape, params: &Value) -> Option<String> {
         if self.context.gate.mode() == Mode::FullAccess {
             return None;
         }
+        let reason = item::text(params, "reason");
+        let permissions = params.get("additionalPermissions").filter(|permissions| permissions.is_object());
+        let root = item::text(params, "grantRoot");
         match shape {
             Shape::Permissions(_) => Some(with_reason("it grants more than one call", reason)),
+            Shape::Decision { .. } if !root.is_empty() => {
+                Some(with_reason(&format!("it lets the agent write below {root} from now on"), reason))
+            }
+            Shape::Decision { .. } if permissions.is_some() => {
+                let permissions = permissions.map(Value::to_string).unwrap_or_default();
+                Some(with_reason(&format!("it runs with more permissions: {permissions}"), reason))
+            }
+            Shape::Decision { .. } if !matches!(item::text(params, "kind"), "" | "command") => {
+                Some(with_reason(TYPES, reason))
+            }
             Shape::Decision { .. } if self.stance.asks_only_to_leave() || !reason.is_empty() => {
                 Some(with_reason(LEAVES_SANDBOX, reason))
             }
@@ -166,9 +201,9 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
             return;
         }
         let Some(case) = self.waiting.pop_front() else { return };
-        let (request, shape) = (case.request.clone(), case.shape.clone());
+        let (request, shape, call) = (case.request.clone(), case.shape.clone(), case.call.clone());
         let settled = settle(self.context, self.io, case).boxed();
-        self.open_question = Some(OpenQuestion { request, shape, settled });
+        self.open_question = Some(OpenQuestion { request, shape, call, settled });
     }
 
     /// Tells runtime, store and client what became of a question.
@@ -177,11 +212,11 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
         let Settled { case, outcome } = settled;
         let (answer, refusal) = match &outcome {
             Settlement::Allowed => (Answer::AllowOnce, None),
-            Settlement::Blocked(reason) => (Answer::RejectOnce, Some(format!("Blocked: {reason}"))),
+            Settlement::Blocked(reason) => (Answer::RejectOnce, Some(blocked(reason))),
             Settlement::Answered { is_changed: true, answer, .. } if answer.allows() => {
-                (Answer::RejectOnce, Some(format!("Blocked: {CHANGED}")))
+                (Answer::RejectOnce, Some(blocked(CHANGED)))
             }
-            Settlement::Answered { answer, .. } => (*answer, refusal_text(*answer)),
+            Settlement::Answered { answer, .. } => (*answer, refusal(*answer)),
         };
         if let Settlement::Answered { answer, remembered, .. } = outcome {
             let record = Record::Approval { tool_call_id: case.call.clone(), answer, remembered };
@@ -197,33 +232,71 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
             self.started(&case.call).await;
         }
         if let Some(index) = index.filter(|_| case.is_only_asked) {
-            let status = if is_refused { CallStatus::Refused } else { CallStatus::Done };
-            let text = refusal.unwrap_or_else(|| "Allowed.".into());
+            let allowed = || Refusal { status: CallStatus::Done, text: "Allowed.".into() };
+            let Refusal { status, text } = refusal.unwrap_or_else(allowed);
             self.close(index, Outcome { status, text, raw: None }).await?;
         }
-        if answer == Answer::Cancelled {
-            self.interrupt(connection, ExitReason::InterruptedByUser);
+        match (answer, self.context.unanswered) {
+            (Answer::Cancelled, _) => self.interrupt(connection, ExitReason::InterruptedByUser),
+            (Answer::TimedOut, Unanswered::Halt) => self.interrupt(connection, ExitReason::ApprovalTimedOut),
+            _ => {}
         }
         Ok(())
     }
 
-    /// The turn ends: open questions are taken back.
+    /// Takes the questions of some calls back; gives their ids in the runtime, and how to answer them.
+    fn take_questions(&mut self, is_meant: impl Fn(&Asked<'_>) -> bool) -> Vec<(Value, Shape, String)> {
+        let mut taken = Vec::new();
+        let is_open_meant = self.open_question.as_ref().is_some_and(|open| is_meant(&(&open.request, &open.call)));
+        if let Some(open) = self.open_question.take_if(|_| is_open_meant) {
+            taken.push((open.request, open.shape, open.call));
+        }
+        let (meant, kept): (VecDeque<_>, VecDeque<_>) =
+            self.waiting.drain(..).partition(|case| is_meant(&(&case.request, &case.call)));
+        self.waiting = kept;
+        taken.extend(meant.into_iter().map(|case| (case.request, case.shape, case.call)));
+        taken
+    }
+
+    /// The turn ends: open questions are taken back, and what they are about does not run.
     pub(super) fn withdraw_questions(&mut self, connection: &mut Connection) {
-        let open = self.open_question.take().map(|question| (question.request, question.shape));
-        let waiting = self.waiting.drain(..).map(|case| (case.request, case.shape));
-        for (request, shape) in open.into_iter().chain(waiting) {
+        for (request, shape, call) in self.take_questions(|_| true) {
             connection.answer(&request, shape.answer(Answer::Cancelled));
+            if let Some(open) = self.calls.iter_mut().find(|open| open.record.id == call) {
+                open.refusal = Some(Refusal { status: CallStatus::Cancelled, text: NOT_RUN.into() });
+            }
         }
     }
 
-    /// The runtime has answered its own question, for example because its turn was ended.
-    pub(super) fn resolved_elsewhere(&mut self, request: &Value) {
-        self.waiting.retain(|case| case.request != *request);
-        if self.open_question.as_ref().is_some_and(|question| question.request == *request) {
-            self.open_question = None;
+    /// A call has ended: whether it may run is no question any more.
+    pub(super) fn withdraw_question_about(&mut self, connection: &mut Connection, index: usize) {
+        let Some(ended) = self.calls.get(index).map(|call| call.record.id.clone()) else { return };
+        for (request, shape, _) in self.take_questions(|(_, call)| **call == ended) {
+            connection.answer(&request, shape.answer(Answer::RejectOnce));
         }
     }
+
+    /// Whether the user is being asked about a call, or will be.
+    pub(super) fn is_in_question(&self, call: &str) -> bool {
+        self.open_question.as_ref().is_some_and(|open| open.call == call)
+            || self.waiting.iter().any(|case| case.call == call)
+    }
+
+    /// The runtime has answered its own question, for example because its turn was ended.
+    pub(super) async fn resolved_elsewhere(&mut self, resolved: &Value) -> Result<(), Failure> {
+        for (_, _, call) in self.take_questions(|(request, _)| *request == resolved) {
+            let own = self.calls.iter().position(|open| open.record.id == call && open.item.is_none());
+            if let Some(index) = own {
+                let outcome = Outcome { status: CallStatus::Cancelled, text: TAKEN_BACK.into(), raw: None };
+                self.close(index, outcome).await?;
+            }
+        }
+        Ok(())
+    }
 }
+
+/// A question by the runtime's id of it, and our id of the call it is about.
+type Asked<'a> = (&'a Value, &'a String);
 
 /// Judges a question and puts it to the user where that is the verdict.
 async fn settle<Io: TurnIo>(context: &TurnContext, io: &Io, case: Case) -> Settled {
@@ -299,14 +372,18 @@ fn remember(gate: &Gate, answer: Answer, question: &Question) -> Option<String> 
     Some(offer.covers().to_owned())
 }
 
-fn refusal_text(answer: Answer) -> Option<String> {
-    let text = match answer {
+fn blocked(reason: &str) -> Refusal {
+    Refusal { status: CallStatus::Blocked, text: format!("Blocked: {reason}") }
+}
+
+fn refusal(answer: Answer) -> Option<Refusal> {
+    let (status, text) = match answer {
         Answer::AllowOnce | Answer::AllowSession | Answer::AllowAlways => return None,
-        Answer::TimedOut => "Not approved (timed_out)",
-        Answer::RejectOnce | Answer::RejectAlways | Answer::NotAsked => "Not approved (denied)",
-        Answer::Cancelled => "Not run: the turn was cancelled.",
+        Answer::TimedOut => (CallStatus::Refused, "Not approved (timed_out)"),
+        Answer::RejectOnce | Answer::RejectAlways | Answer::NotAsked => (CallStatus::Refused, "Not approved (denied)"),
+        Answer::Cancelled => (CallStatus::Cancelled, "Not run: the turn was cancelled."),
     };
-    Some(text.to_owned())
+    Some(Refusal { status, text: text.to_owned() })
 }
 
 fn with_reason(why: &str, reason: &str) -> String {

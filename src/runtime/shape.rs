@@ -1,5 +1,7 @@
 //! The shapes of the runtime's questions: what each is about, and how its answer is worded.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::tool::{Access, CallPlan, ForeignTool, ToolKind};
@@ -46,10 +48,15 @@ impl Shape {
     }
 }
 
-/// The no to a question that cannot be shown to anybody; `None` for one that nobody knows.
+/// The no to a question that is put to nobody; `None` for one that nobody knows.
 pub(super) fn refusal(method: &str) -> Option<Value> {
     Some(match method {
-        "item/fileChange/requestApproval" => Shape::Decision { has_session: false }.answer(Answer::RejectOnce),
+        "item/commandExecution/requestApproval" | "item/fileChange/requestApproval" => {
+            Shape::Decision { has_session: false }.answer(Answer::RejectOnce)
+        }
+        "item/permissions/requestApproval" => Shape::Permissions(Value::Null).answer(Answer::RejectOnce),
+        // How programs asked before there were items.
+        "applyPatchApproval" | "execCommandApproval" => json!({ "decision": "denied" }),
         "mcpServer/elicitation/request" => Shape::Form.answer(Answer::RejectOnce),
         "item/tool/requestUserInput" => json!({ "answers": {} }),
         "item/tool/call" => {
@@ -77,7 +84,29 @@ pub(super) fn host(network: &Value) -> Described {
 /// Permissions beyond the sandbox, with the paths they name, so that floor and deny rules see them.
 pub(super) fn permissions(params: &Value) -> Described {
     let asked = &params["permissions"];
-    let cwd = std::path::Path::new(item::text(params, "cwd"));
+    let access = permitted(asked, Path::new(item::text(params, "cwd")));
+    let plan = CallPlan { title: "Grant more permissions".into(), access, ..CallPlan::default() };
+    Described { tool: "request_permissions".into(), arguments: asked.clone(), plan }
+}
+
+/// A call that brings permissions for itself along.
+pub(super) fn with_permissions(mut described: Described, asked: Option<&Value>, cwd: &Path) -> Described {
+    if let Some(asked) = asked.filter(|asked| asked.is_object()) {
+        described.plan.access.extend(permitted(asked, cwd));
+    }
+    described
+}
+
+/// A change that asks for a whole folder along with it.
+pub(super) fn with_root(mut described: Described, root: &str, cwd: &Path) -> Described {
+    if !root.is_empty() {
+        described.plan.access.push(Access::Write(cwd.join(root)));
+    }
+    described
+}
+
+/// What permissions let the runtime do.
+fn permitted(asked: &Value, cwd: &Path) -> Vec<Access> {
     let mut access = vec![foreign(format!("permissions: {asked}"))];
     let files = &asked["fileSystem"];
     let listed = |name: &str| files.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -90,8 +119,7 @@ pub(super) fn permissions(params: &Value) -> Described {
             _ => Access::Read(path),
         }));
     }
-    let plan = CallPlan { title: "Grant more permissions".into(), access, ..CallPlan::default() };
-    Described { tool: "request_permissions".into(), arguments: asked.clone(), plan }
+    access
 }
 
 /// A tool of the runtime's own. It does not tell what its tools say of themselves, so the name stands for that.

@@ -19,7 +19,7 @@ use crate::config::{Mode, SandboxConfig, SandboxMode};
 /// Whether somebody must see each call before it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Watch {
-    /// A hook decides or a rule denies.
+    /// A hook decides, or a rule denies or asks.
     EveryCall,
     /// Nobody does.
     Nothing,

@@ -13,10 +13,12 @@ use tokio_util::sync::CancellationToken;
 use crate::hook::HookPoint;
 use crate::message::{AssistantMessage, Message, Part, Usage};
 use crate::provider::ProviderError;
+use crate::provider::redact::Redactor;
 use crate::tool::process::Capture;
 use crate::turn::event::StepTool;
+use crate::turn::payload::CallStatus;
 use crate::turn::port::{CallState, RecordError, ToolCallRecord};
-use crate::turn::{ExitReason, TurnContext, TurnEnd, TurnIo, limit, payload};
+use crate::turn::{ExitReason, TurnContext, TurnEnd, TurnIo, calls, limit, payload};
 
 use super::connection::{Connection, Heard};
 use super::error::RuntimeError;
@@ -24,10 +26,13 @@ use super::open::{self, ANSWER_LIMIT, Memory};
 use super::question::{Case, Settled};
 use super::shape::Shape;
 use super::stance::{Stance, Watch};
+use super::stream::Streams;
+use super::words::Words;
 use super::{Live, Runtime, Thread, put, retell};
 
-/// How long the runtime may take to end a turn that was interrupted, before it is ended itself.
-const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
+/// How long the runtime may take to end a turn that was interrupted, before it is ended itself. A daemon whose client
+/// is gone waits for it too.
+const INTERRUPT_LIMIT: Duration = Duration::from_millis(800);
 /// A time that never comes, for waits without a limit.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -42,7 +47,7 @@ pub async fn run_turn<Io: TurnIo>(
     cancel: &CancellationToken,
 ) -> TurnEnd {
     let sandbox = &runtime.setup.sandbox;
-    let is_watched = context.hooks.has(HookPoint::PreToolCall) || context.gate.denies_something();
+    let is_watched = context.hooks.has(HookPoint::PreToolCall) || context.gate.restricts_something();
     let watch = if is_watched { Watch::EveryCall } else { Watch::Nothing };
     let stance = Stance::of(context.gate.mode(), sandbox, &context.tool_context.additional_roots, watch);
     let mut turn = RuntimeTurn::new(context, history, io, stance);
@@ -58,7 +63,7 @@ pub async fn run_turn<Io: TurnIo>(
             ExitReason::SessionPersistenceFailed
         }
         Ok(Err(Failure::Runtime(error))) => {
-            turn.detail = Some(error.to_string());
+            turn.detail = Some(Redactor::process().clean(&error.to_string()).into_owned());
             ExitReason::RuntimeFailed
         }
     };
@@ -96,16 +101,18 @@ pub(super) struct RuntimeTurn<'a, Io> {
     /// Items that do something and are not done.
     pub(super) calls: Vec<OpenCall>,
     pub(super) used_ids: HashSet<String>,
-    /// Text of the item that streams now, as far as it was shown.
-    pub(super) shown: Shown,
+    /// Words that stream, and which items are done.
+    pub(super) streams: Streams,
     /// Reasoning that belongs to the next stored answer.
     pub(super) reasoning: String,
     /// Questions that wait for the one that is open.
     pub(super) waiting: VecDeque<Case>,
     pub(super) open_question: Option<OpenQuestion<'a>>,
+    /// Questions that are about no call of the transcript, counted for their ids.
+    pub(super) own_questions: u32,
     /// Words on their way into the running turn, by the id of the request that carries them.
-    pub(super) steers: HashMap<u64, String>,
-    can_steer: bool,
+    pub(super) steers: HashMap<u64, Words>,
+    pub(super) can_steer: bool,
     pub(super) start_request: Option<u64>,
     /// Why it was interrupted, once it was.
     pub(super) stop: Option<ExitReason>,
@@ -133,28 +140,30 @@ pub(super) struct OpenQuestion<'a> {
     /// The runtime's id of it.
     pub(super) request: Value,
     pub(super) shape: Shape,
+    /// Our id of the call it is about.
+    pub(super) call: String,
     pub(super) settled: BoxFuture<'a, Settled>,
-}
-
-/// Words that stream.
-#[derive(Debug, Default)]
-pub(super) struct Shown {
-    pub(super) item: String,
-    pub(super) text: String,
 }
 
 /// An item that does something.
 #[derive(Debug)]
 pub(super) struct OpenCall {
-    /// The runtime's id; ours is in the record.
-    pub(super) item: String,
+    /// The runtime's id, ours is in the record; `None` for a question that is a call of its own.
+    pub(super) item: Option<String>,
     pub(super) record: ToolCallRecord,
     pub(super) output: Capture,
     pub(super) output_shown_at: Instant,
-    /// A question about it was answered.
+    /// A question about it was asked.
     pub(super) is_settled: bool,
     /// Why it does not run.
-    pub(super) refusal: Option<String>,
+    pub(super) refusal: Option<Refusal>,
+}
+
+/// Why a call does not run.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) status: CallStatus,
+    pub(super) text: String,
 }
 
 /// What woke the turn.
@@ -170,23 +179,20 @@ enum Wake {
 
 impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
     fn new(context: &'a TurnContext, history: Vec<Message>, io: &'a Io, stance: Stance) -> Self {
-        let calls = history.iter().filter_map(|message| match message {
-            Message::Assistant(assistant) => Some(&assistant.tool_calls),
-            _ => None,
-        });
         Self {
             context,
             io,
             stance,
             thread: Thread { id: String::new(), model: context.chain.current().model.clone() },
-            used_ids: calls.flatten().map(|call| call.id.clone()).collect(),
+            used_ids: calls::used_ids(&history, context.compactor.gauge.retired_ids()),
             history,
             turn: None,
             calls: Vec::new(),
-            shown: Shown::default(),
+            streams: Streams::default(),
             reasoning: String::new(),
             waiting: VecDeque::new(),
             open_question: None,
+            own_questions: 0,
             steers: HashMap::new(),
             can_steer: true,
             start_request: None,
@@ -203,16 +209,37 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
     }
 
     async fn run(&mut self, runtime: &mut Runtime, cancel: &CancellationToken) -> Result<ExitReason, Failure> {
+        let budget_ends = Instant::now() + self.budget();
         let hook_context = self.begin().await;
+        let was_running = runtime.live.is_some();
+        match self.attempt(runtime, cancel, budget_ends, hook_context.clone()).await {
+            // It has ended since the last turn, which is no failure of this one.
+            Err(Failure::Runtime(RuntimeError::Ended { .. })) if was_running && self.turn.is_none() => {
+                self.attempt(runtime, cancel, budget_ends, hook_context).await
+            }
+            ended => ended,
+        }
+    }
+
+    async fn attempt(
+        &mut self,
+        runtime: &mut Runtime,
+        cancel: &CancellationToken,
+        budget_ends: Instant,
+        hook_context: Option<String>,
+    ) -> Result<ExitReason, Failure> {
         let opened = tokio::select! {
             biased;
-            () = cancel.cancelled() => None,
-            opened = runtime.open(self.context, &self.history, &self.stance) => Some(opened),
+            () = cancel.cancelled() => Err(ExitReason::InterruptedByUser),
+            () = sleep_until(budget_ends) => Err(ExitReason::RunBudgetExhausted),
+            opened = runtime.open(self.context, &self.history, &self.stance) => Ok(opened),
         };
         // Taken out here and put back only when all went well: a runtime in doubt is ended.
         let live = runtime.live.take();
-        let Some(opened) = opened else { return Ok(ExitReason::InterruptedByUser) };
-        let memory = opened?;
+        let memory = match opened {
+            Ok(opened) => opened?,
+            Err(exit) => return Ok(exit),
+        };
         let Some(mut live) = live else { return Ok(ExitReason::LocalProcessingError) };
         if let Some(thread) = live.thread.clone() {
             self.thread = thread;
@@ -222,14 +249,28 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
         self.start_request = Some(connection.request("turn/start", self.start_params(input)));
         self.deadline = Some((Instant::now() + ANSWER_LIMIT, Overdue::Start));
         self.io.progress(1, self.context.limits.max_iterations);
-        let exit = self.follow(&mut live, cancel).await?;
+        let exit = match (self.follow(&mut live, cancel, budget_ends).await, self.stop) {
+            // However the runtime takes the end of its turn: it was ended for this.
+            (Err(Failure::Runtime(error)), Some(exit)) => {
+                tracing::info!(%error, "the runtime failed at the end of an interrupted turn");
+                return Ok(exit);
+            }
+            (followed, _) => followed?,
+        };
         // The runtime lets the commands of an interrupted turn run on; ended with it, they end too.
-        let runs = |call: &OpenCall| !call.item.is_empty() && call.record.state == CallState::InProgress;
+        let runs = |call: &OpenCall| call.item.is_some() && call.record.state == CallState::InProgress;
         let has_leftovers = self.stop.is_some() && self.calls.iter().any(runs);
         if self.deadline.is_none() && !has_leftovers {
             runtime.live = Some(live);
         }
         Ok(exit)
+    }
+
+    fn budget(&self) -> Duration {
+        match self.context.limits.run_budget_seconds {
+            0 => NEVER,
+            seconds => Duration::from_secs(seconds).min(NEVER),
+        }
     }
 
     /// Hooks of the turn's beginning; gives what they want the model to know.
@@ -277,12 +318,12 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
         params
     }
 
-    async fn follow(&mut self, live: &mut Live, cancel: &CancellationToken) -> Result<ExitReason, Failure> {
-        let budget = match self.context.limits.run_budget_seconds {
-            0 => NEVER,
-            seconds => Duration::from_secs(seconds).min(NEVER),
-        };
-        let budget_ends = Instant::now() + budget;
+    async fn follow(
+        &mut self,
+        live: &mut Live,
+        cancel: &CancellationToken,
+        budget_ends: Instant,
+    ) -> Result<ExitReason, Failure> {
         let connection = &mut live.connection;
         loop {
             let wake = self.next_wake(connection, cancel, budget_ends).await;
@@ -290,8 +331,8 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
                 Wake::Cancelled => self.interrupt(connection, ExitReason::InterruptedByUser),
                 Wake::RunBudget => self.interrupt(connection, ExitReason::RunBudgetExhausted),
                 Wake::Settled(settled) => self.settle(connection, *settled).await?,
-                Wake::Steered => self.send_steer(connection).await?,
-                Wake::Redirected => self.send_redirect(connection).await?,
+                Wake::Steered => self.send_steer(connection),
+                Wake::Redirected => self.send_redirect(connection),
                 Wake::Overdue(Overdue::Start) => return Err(connection.silent("turn/start").into()),
                 Wake::Overdue(Overdue::Interrupt) => {
                     tracing::warn!("the runtime did not end an interrupted turn, so it is ended itself");
@@ -326,12 +367,13 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
         tokio::select! {
             biased;
             () = cancel.cancelled(), if is_running => Wake::Cancelled,
+            // Before what the runtime says: one that never falls silent has its limits too.
+            () = sleep_until(deadline), if self.deadline.is_some() => Wake::Overdue(overdue),
+            () = sleep_until(budget_ends), if is_running => Wake::RunBudget,
             settled = settled => Wake::Settled(Box::new(settled)),
             () = self.io.redirected(), if takes_words => Wake::Redirected,
             () = self.io.steered(), if takes_words => Wake::Steered,
             heard = connection.hear() => Wake::Heard(heard),
-            () = sleep_until(deadline), if self.deadline.is_some() => Wake::Overdue(overdue),
-            () = sleep_until(budget_ends), if is_running => Wake::RunBudget,
         }
     }
 
@@ -364,24 +406,22 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
     }
 
     /// An answer to one of our requests.
-    pub(super) fn answered(
+    pub(super) async fn answered(
         &mut self,
         connection: &mut Connection,
         id: u64,
         result: Result<Value, String>,
     ) -> Result<(), Failure> {
-        if self.start_request == Some(id) {
+        if self.start_request.take_if(|request| *request == id).is_some() {
             let command = connection.command();
             let started = result.map_err(|message| RuntimeError::Refused { command, method: "turn/start", message })?;
             let turn = started.pointer("/turn/id").and_then(Value::as_str);
             let turn = turn.ok_or_else(|| connection.protocol("turn/start gave no turn.id"))?.to_owned();
+            // Another turn may have begun by itself: this one is ours.
+            self.turn.take_if(|own| *own != turn);
             self.began(connection, &turn);
-        } else if let Some(text) = self.steers.remove(&id)
-            && let Err(message) = result
-        {
-            tracing::info!(message, "the runtime takes no words now");
-            self.can_steer = false;
-            self.io.return_steer(text);
+        } else if let Some(words) = self.steers.remove(&id) {
+            self.words_answered(words, result).await?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::message::{AssistantMessage, Message};
 use crate::tool::registry::{Lookup, ToolRegistry};
 
 /// Every call id of a history.
-pub(super) fn used_ids(history: &[Message], retired: HashSet<String>) -> HashSet<String> {
+pub(crate) fn used_ids(history: &[Message], retired: HashSet<String>) -> HashSet<String> {
     let calls = history.iter().filter_map(|message| match message {
         Message::Assistant(assistant) => Some(&assistant.tool_calls),
         _ => None,
@@ -37,7 +37,8 @@ fn encoded_twice(arguments: &str) -> Option<String> {
     serde_json::from_str::<Map<String, Value>>(&inner).ok().map(|_| inner)
 }
 
-fn unique_id(id: &str, used: &HashSet<String>) -> String {
+/// An id that no call of the session has, like the given one.
+pub(crate) fn unique_id(id: &str, used: &HashSet<String>) -> String {
     let base = if id.trim().is_empty() { "call" } else { id };
     let is_free = |candidate: &str| !used.contains(candidate);
     if base == id && is_free(id) {

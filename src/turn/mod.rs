@@ -7,7 +7,7 @@ mod admit;
 mod answer;
 mod batch;
 mod budget;
-mod calls;
+pub(crate) mod calls;
 mod close;
 mod compact;
 mod context;

@@ -136,7 +136,7 @@ fn while_remembered_rules_cannot_be_read_no_mode_and_no_rule_lets_a_call_pass() 
             assert!(question.reasons.iter().any(|reason| reason.contains("rules.toml")), "{:?}", question.reasons);
             assert_eq!(question.remember, None);
         }
-        assert!(gate.denies_something());
+        assert!(gate.restricts_something());
         std::fs::write(&path, rules).unwrap();
         assert_eq!(name(&terminal(&gate, "touch b.txt")), "block", "{mode:?}");
         assert_eq!(name(&terminal(&gate, "cargo test --lib")), "allow", "{mode:?}");

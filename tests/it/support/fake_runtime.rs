@@ -109,6 +109,17 @@ impl Server {
             }
         }
         self.tell("turn/completed", json!({"turn": {"id": self.turn_id(), "status": status, "error": error}}));
+        for step in &steps {
+            if let Some(late) = step["late"].as_str() {
+                line(late);
+            }
+            if step["late_ask"].is_object() {
+                self.pose(&step["late_ask"]);
+            }
+            if step["leave"].is_object() {
+                return false;
+            }
+        }
         true
     }
 
@@ -136,6 +147,11 @@ impl Server {
                 let answer = self.ask(value["method"].as_str().unwrap(), value["params"].clone())?;
                 self.say(&answer.to_string());
             }
+            "pose" => self.pose(value),
+            "heed" => {
+                let answer = Self::next_answer()?;
+                self.say(&answer.to_string());
+            }
             "ask_all" => {
                 for one in value.as_array().unwrap() {
                     self.send_question(one["method"].as_str().unwrap(), one["params"].clone());
@@ -143,6 +159,13 @@ impl Server {
                 for _ in value.as_array().unwrap() {
                     let answer = Self::next_answer()?;
                     self.say(&answer.to_string());
+                }
+            }
+            "flood" => return self.flood(),
+            "mumble" => {
+                for _ in 0..value.as_u64().unwrap() {
+                    line("Warning: something");
+                    self.tell("nobody/knows", json!({}));
                 }
             }
             "wait" => return self.wait(value.as_str().unwrap()),
@@ -160,7 +183,7 @@ impl Server {
                 writeln!(stderr, "{}", value.as_str().unwrap()).unwrap();
             }
             "die" => std::process::exit(i32::try_from(value.as_i64().unwrap()).unwrap()),
-            "fail" => {}
+            "fail" | "late" | "late_ask" | "leave" => {}
             other => panic!("no such step: {other}"),
         }
         Ok(())
@@ -276,6 +299,21 @@ impl Server {
         line(&json!({"id": id, "method": method, "params": params}).to_string());
     }
 
+    /// A question whose answer is not waited for, `times` times.
+    fn pose(&mut self, question: &Value) {
+        for _ in 0..question["times"].as_u64().unwrap_or(1) {
+            self.send_question(question["method"].as_str().unwrap(), question["params"].clone());
+        }
+    }
+
+    /// Tells nothing of use and never stops.
+    fn flood(&self) -> Result<(), Stop> {
+        let lines = format!("{}\n", json!({"method": "nobody/knows", "params": {}})).repeat(1_000);
+        let mut stdout = std::io::stdout().lock();
+        while stdout.write_all(lines.as_bytes()).is_ok() {}
+        Err(Stop::Gone)
+    }
+
     /// Waits for the answer to any question. An interrupt in between ends the turn.
     fn next_answer() -> Result<Value, Stop> {
         loop {
@@ -299,6 +337,7 @@ impl Server {
             let id = &message["id"];
             match (message["method"].as_str(), what) {
                 (Some("turn/interrupt"), "for ever") => answer(id, json!({})),
+                (Some("turn/interrupt"), "death") => return Err(Stop::Gone),
                 (Some("turn/interrupt"), _) => {
                     answer(id, json!({}));
                     return Err(Stop::Interrupted);
