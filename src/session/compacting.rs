@@ -37,6 +37,9 @@ impl Task {
     pub(super) async fn compact(&mut self, focus: Option<String>, prompt: Prompt) {
         let focus = focus.as_deref();
         let refusal = match &self.phase {
+            _ if self.has_runtime() => {
+                "The external runtime keeps a context of its own and makes it shorter by itself."
+            }
             Phase::Idle(_) => return self.start_compaction(focus, prompt.cancel.clone(), Some(prompt)),
             Phase::Running(running) => {
                 running.desk.compact(focus);
@@ -46,6 +49,12 @@ impl Task {
         };
         self.remark(refusal.into()).await;
         answer(prompt.reply, PromptOutcome::Obeyed);
+    }
+
+    /// Whether an external runtime has the conversation, so that ours is a copy which no model is sent.
+    fn has_runtime(&self) -> bool {
+        let session = &self.session;
+        session.host.config.runtime_of(&session.chain.current().provider).is_some()
     }
 
     /// Begins a compaction of the idle session.
@@ -106,7 +115,7 @@ impl Task {
     /// With a prompt waiting its turn does that, and shows it.
     pub(super) fn compact_between_turns(&mut self) {
         let Some(AfterTurn { compaction: wish }) = self.after_turn.take() else { return };
-        if self.is_closing {
+        if self.is_closing || self.has_runtime() {
             return;
         }
         let Phase::Idle(history) = &self.phase else { return };

@@ -122,6 +122,19 @@ impl TurnPlan {
         self.context
     }
 
+    /// Adds the tools of the servers, and tells what a person should know about these.
+    async fn join_servers(&mut self, io: &SessionIo, cancel: &CancellationToken) {
+        let mut notices = mcp::follow_workspace(&self.mcp, &self.workspace.mcp_servers());
+        let (tools, news) = mcp::join(&self.mcp, &self.context.tools, &self.tools_config, cancel).await;
+        if let Some(tools) = tools {
+            self.context.tools = tools;
+        }
+        notices.extend(news);
+        for text in notices {
+            io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
+        }
+    }
+
     /// What is stored before the first model call: the user's words, the turn, and what changed of the
     /// session.
     fn first_writes(&self, io: &SessionIo, message: &Message) -> Vec<Write> {
@@ -161,14 +174,9 @@ pub(super) async fn run(
     }
     plan.context.hooks.end_with(&cancel);
     plan.context.hooks.extend(plan.workspace.settle(&io, &plan.context.gate).await);
-    let mut notices = mcp::follow_workspace(&plan.mcp, &plan.workspace.mcp_servers());
-    let (tools, news) = mcp::join(&plan.mcp, &plan.context.tools, &plan.tools_config, &cancel).await;
-    if let Some(tools) = tools {
-        plan.context.tools = tools;
-    }
-    notices.extend(news);
-    for text in notices {
-        io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
+    // An external runtime has tools of its own and waits for no others.
+    if plan.runtime.is_none() {
+        plan.join_servers(&io, &cancel).await;
     }
     let _seated = plan.children.seat(&plan.context, &io.ledger.turn_id);
     let TurnEnd { history, report } = match &mut plan.runtime {
