@@ -8,9 +8,9 @@ use crate::provider::{ErrorKind, ProviderError};
 /// Characters of the runtime's own words that are passed on.
 const MAX_MESSAGE_CHARS: usize = 500;
 
-/// The runtime's error `{message, codexErrorInfo, additionalDetails}` in our words.
+/// The runtime's error `{message, codexErrorInfo, additionalDetails}` in our words. A text alone is the message.
 pub(super) fn provider_error(error: &Value, provider: &str, model: &str) -> ProviderError {
-    let message = error.get("message").and_then(Value::as_str).unwrap_or("the runtime gave no reason");
+    let message = error.get("message").unwrap_or(error).as_str().unwrap_or("the runtime gave no reason");
     let (kind, status) = classified(error.get("codexErrorInfo").unwrap_or(&Value::Null));
     let message = Redactor::process().clean(message).chars().take(MAX_MESSAGE_CHARS).collect();
     ProviderError {
@@ -61,6 +61,19 @@ fn classified(info: &Value) -> (ErrorKind, Option<u16>) {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_error_of_any_shape_has_a_message() {
+        for (error, message) in [
+            (json!({"message": "boom"}), "boom"),
+            (json!("boom"), "boom"),
+            (json!(null), "the runtime gave no reason"),
+            (json!({"message": 5}), "the runtime gave no reason"),
+            (json!([]), "the runtime gave no reason"),
+        ] {
+            assert_eq!(provider_error(&error, "codex", "m").message, message, "{error}");
+        }
+    }
 
     #[test]
     fn the_runtimes_reasons_are_ours() {

@@ -105,10 +105,9 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
         Ok(match status {
             "interrupted" => ExitReason::InterruptedByUser,
             "failed" => {
-                let told = turn.get("error").filter(|error| error.is_object());
-                if let Some(error) = told {
-                    let provider = &self.context.chain.current().provider;
-                    self.error = Some(failure::provider_error(error, provider, &self.thread.model));
+                let told = turn.get("error").filter(|error| !error.is_null());
+                if told.is_some() || self.error.is_none() {
+                    self.note_error(told.unwrap_or(&Value::Null));
                 }
                 ExitReason::ProviderFailed
             }
@@ -143,9 +142,13 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
         if params.get("willRetry").and_then(Value::as_bool).unwrap_or(false) {
             self.note(Severity::Warning, format!("The runtime tries again: {message}")).await;
         } else {
-            let provider = &self.context.chain.current().provider;
-            self.error = Some(failure::provider_error(&params["error"], provider, &self.thread.model));
+            self.note_error(&params["error"]);
         }
+    }
+
+    fn note_error(&mut self, error: &Value) {
+        let provider = &self.context.chain.current().provider;
+        self.error = Some(failure::provider_error(error, provider, &self.thread.model));
     }
 
     /// Stores a whole answer, with the reasoning before it.
@@ -156,7 +159,9 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
         if !rest.is_empty() {
             self.io.emit(TurnEvent::Text { message_id: self.message_id(), text: rest.to_owned() }).await;
         }
-        self.keep_answer(text).await
+        // One that comes whole and empty is the one that was shown.
+        let whole = if text.trim().is_empty() { shown.as_str() } else { text };
+        self.keep_answer(whole).await
     }
 
     async fn keep_answer(&mut self, text: &str) -> Result<(), Failure> {

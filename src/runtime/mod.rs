@@ -8,6 +8,7 @@
 //! each stored answer, so that a later process takes it up again. Deliberately absent: its experimental
 //! methods, its forms and its child threads, of which only the questions are answered.
 
+mod asked;
 mod call;
 mod connection;
 mod diff;

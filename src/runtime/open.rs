@@ -57,17 +57,30 @@ impl Runtime {
         match (past, current) {
             (Past::None, Some(_)) => Ok(Memory::Whole),
             (Past::Thread(id), Some(current)) if id == current => Ok(Memory::Whole),
-            (Past::Thread(id), _) => match live.resume(context, &id, stance).await {
-                Err(RuntimeError::Refused { message, .. }) => {
-                    tracing::warn!(thread = id, message, "the runtime's thread is lost; a new one is told the story");
-                    live.begin(context, stance).await?;
-                    Ok(Memory::Missing)
-                }
-                resumed => resumed.map(|()| Memory::Whole),
-            },
+            (Past::Thread(id), _) => self.resume(context, &id, stance).await,
             (Past::None, None) if history.len() <= 1 => live.begin(context, stance).await.map(|()| Memory::Whole),
             (Past::None, None) | (Past::Foreign, _) => live.begin(context, stance).await.map(|()| Memory::Missing),
         }
+    }
+
+    /// Takes a thread up again, or begins one that has to be told the story: a thread that cannot be opened is no
+    /// reason to lose the session.
+    async fn resume(&mut self, context: &TurnContext, id: &str, stance: &Stance) -> Result<Memory, RuntimeError> {
+        let Some(mut live) = self.live.take() else { return Ok(Memory::Whole) };
+        let memory = match live.resume(context, id, stance).await {
+            Ok(()) => Memory::Whole,
+            Err(error @ RuntimeError::Silent { .. }) => return Err(error),
+            Err(error) => {
+                tracing::warn!(thread = id, %error, "the runtime's thread is lost; a new one is told the story");
+                if !matches!(error, RuntimeError::Refused { .. }) {
+                    live = self.start(context).await?;
+                }
+                live.begin(context, stance).await?;
+                Memory::Missing
+            }
+        };
+        self.live = Some(live);
+        Ok(memory)
     }
 
     fn command_line(&self) -> String {

@@ -20,16 +20,11 @@ use crate::turn::{ExitReason, TurnContext, TurnIo, Unanswered};
 use super::connection::Connection;
 use super::finish::NOT_RUN;
 use super::item::{self, Described, Outcome};
-use super::shape::{self, Shape};
+use super::shape::Shape;
 use super::turn::{Failure, OpenQuestion, Refusal, RuntimeTurn};
-
-/// Questions that wait; of a program that asks more at once the rest is declined.
-const MAX_WAITING: usize = 64;
 
 const CHANGED: &str = "what the call is about changed while the question was open";
 const UNSANDBOXED: &str = "turnd's own sandbox does not hold what the runtime runs";
-const LEAVES_SANDBOX: &str = "it is to run outside the runtime's sandbox";
-const TYPES: &str = "it is typed into a program that runs already";
 const TAKEN_BACK: &str = "The question was taken back before it was answered.";
 
 /// A question of the runtime.
@@ -65,72 +60,8 @@ enum Settlement {
 }
 
 impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
-    /// Takes a request of the runtime.
-    pub(super) async fn asked(
-        &mut self,
-        connection: &mut Connection,
-        id: Value,
-        method: &str,
-        params: Value,
-    ) -> Result<(), Failure> {
-        let cwd = &self.context.tool_context.cwd;
-        let case = match method {
-            "item/commandExecution/requestApproval" => {
-                let described = match params.get("networkApprovalContext").filter(|network| network.is_object()) {
-                    Some(network) => shape::host(network),
-                    None => item::command(item::text(&params, "command"), item::text(&params, "cwd"), cwd),
-                };
-                let described = shape::with_permissions(described, params.get("additionalPermissions"), cwd);
-                let offered = params.get("availableDecisions").and_then(Value::as_array);
-                let has_session = offered.is_none_or(|offered| offered.iter().any(|one| one == "acceptForSession"));
-                Some((described, Shape::Decision { has_session }))
-            }
-            "item/fileChange/requestApproval" => {
-                let call = self.call_of(item::text(&params, "itemId")).and_then(|index| self.calls.get(index));
-                let record = call.map(|call| &call.record);
-                record.map(|record| {
-                    let described = Described {
-                        tool: record.name.clone(),
-                        arguments: record.arguments.clone(),
-                        plan: record.plan.clone(),
-                    };
-                    let described = shape::with_root(described, item::text(&params, "grantRoot"), cwd);
-                    (described, Shape::Decision { has_session: true })
-                })
-            }
-            "item/permissions/requestApproval" => Some((
-                shape::permissions(&params),
-                Shape::Permissions(params.get("permissions").cloned().unwrap_or_default()),
-            )),
-            "mcpServer/elicitation/request" if shape::is_consent(&params) => {
-                Some((shape::consent(&params), Shape::Form))
-            }
-            _ => None,
-        };
-        match case {
-            Some((_, shape)) if self.stop.is_some() => {
-                connection.answer(&id, shape.answer(Answer::Cancelled));
-                Ok(())
-            }
-            Some((described, shape)) if self.waiting.len() < MAX_WAITING && !self.is_of_the_past(&params) => {
-                self.enqueue(id, described, shape, &params).await
-            }
-            _ => {
-                tracing::info!(method, "a question of the runtime is declined");
-                connection.decline(&id, method);
-                Ok(())
-            }
-        }
-    }
-
-    /// Whether a question comes from another turn of our own thread. Child threads have turns of their own.
-    fn is_of_the_past(&self, params: &Value) -> bool {
-        let is_own_thread = item::text(params, "threadId") == self.thread.id;
-        let turn = params.get("turnId").and_then(Value::as_str);
-        is_own_thread && turn.is_some_and(|turn| self.turn.as_deref() != Some(turn))
-    }
-
-    async fn enqueue(
+    /// Puts a question behind those that wait.
+    pub(super) async fn enqueue(
         &mut self,
         request: Value,
         described: Described,
@@ -166,33 +97,6 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
         }
         self.waiting.push_back(Case { request, shape, call, is_only_asked, described, must_ask });
         Ok(())
-    }
-
-    /// Why the user is asked whatever the rules say.
-    fn must_ask(&self, shape: &Shape, params: &Value) -> Option<String> {
-        if self.context.gate.mode() == Mode::FullAccess {
-            return None;
-        }
-        let reason = item::text(params, "reason");
-        let permissions = params.get("additionalPermissions").filter(|permissions| permissions.is_object());
-        let root = item::text(params, "grantRoot");
-        match shape {
-            Shape::Permissions(_) => Some(with_reason("it grants more than one call", reason)),
-            Shape::Decision { .. } if !root.is_empty() => {
-                Some(with_reason(&format!("it lets the agent write below {root} from now on"), reason))
-            }
-            Shape::Decision { .. } if permissions.is_some() => {
-                let permissions = permissions.map(Value::to_string).unwrap_or_default();
-                Some(with_reason(&format!("it runs with more permissions: {permissions}"), reason))
-            }
-            Shape::Decision { .. } if !matches!(item::text(params, "kind"), "" | "command") => {
-                Some(with_reason(TYPES, reason))
-            }
-            Shape::Decision { .. } if self.stance.asks_only_to_leave() || !reason.is_empty() => {
-                Some(with_reason(LEAVES_SANDBOX, reason))
-            }
-            _ => None,
-        }
     }
 
     /// Opens the next question when none is open.
@@ -384,8 +288,4 @@ fn refusal(answer: Answer) -> Option<Refusal> {
         Answer::Cancelled => (CallStatus::Cancelled, "Not run: the turn was cancelled."),
     };
     Some(Refusal { status, text: text.to_owned() })
-}
-
-fn with_reason(why: &str, reason: &str) -> String {
-    if reason.is_empty() { why.to_owned() } else { format!("{why}; the agent says: {reason}") }
 }

@@ -70,6 +70,7 @@ impl Server {
     fn open(&mut self, id: &Value, params: Value) {
         let (model, is_resume) = (params["model"].as_str().unwrap_or("own"), params["threadId"].is_string());
         match model {
+            "breaking" if is_resume => std::process::exit(5),
             "forgetful" if is_resume => refuse(id, "no rollout found"),
             "refusing" => refuse(id, "this model is not for you"),
             "newer" => answer(id, json!({"conversation": {"id": "c"}})),
@@ -103,6 +104,9 @@ impl Server {
                     break;
                 }
                 Err(Stop::Gone) => return false,
+            }
+            if let Some(bare) = step["end"]["status"].as_str() {
+                status = bare;
             }
             if step["fail"].is_object() {
                 (status, error) = ("failed", step["fail"].clone());
@@ -183,7 +187,7 @@ impl Server {
                 writeln!(stderr, "{}", value.as_str().unwrap()).unwrap();
             }
             "die" => std::process::exit(i32::try_from(value.as_i64().unwrap()).unwrap()),
-            "fail" | "late" | "late_ask" | "leave" => {}
+            "fail" | "end" | "late" | "late_ask" | "leave" => {}
             other => panic!("no such step: {other}"),
         }
         Ok(())
