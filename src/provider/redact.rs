@@ -2,11 +2,17 @@
 //!
 //! Two nets: every key this process knows, wherever it stands, and whatever has the look of a key.
 
+mod echo;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
+
+use echo::echoes;
 
 const MASK: &str = "[redacted]";
 /// Shorter secrets are not searched for: a key `k` would black out every text.
@@ -33,11 +39,20 @@ const MIN_KEY_BYTES: usize = 12;
 /// Names whose value is a secret.
 const SECRET_NAMES: [&str; 9] =
     ["api_key", "apikey", "api-key", "access_token", "authorization", "secret", "password", "signature", "token"];
+/// Parts of a configured header's name that say credential.
+const SECRET_PARTS: [&str; 7] = ["authorization", "key", "token", "secret", "cookie", "password", "credential"];
 
 /// Knows the process's secrets and cleans texts of them. Clones share what they know.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    known: Arc<Mutex<Vec<SecretString>>>,
+    known: Arc<Mutex<Vec<Known>>>,
+}
+
+/// A secret, and what else a server may make of it when it tells it back.
+struct Known {
+    secret: SecretString,
+    /// Written otherwise: in base64 at each of the three places it can begin at, and encoded for a URL.
+    echoes: Vec<SecretString>,
 }
 
 impl fmt::Debug for Redactor {
@@ -56,17 +71,18 @@ impl Redactor {
 
     /// Adds a secret.
     pub fn learn(&self, secret: &SecretString) {
+        let text = secret.expose_secret();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = known.iter().all(|old| old.expose_secret() != secret.expose_secret());
-        if is_new && secret.expose_secret().len() >= MIN_SECRET_BYTES {
-            known.push(secret.clone());
+        let is_new = known.iter().all(|old| old.secret.expose_secret() != text);
+        if is_new && text.len() >= MIN_SECRET_BYTES {
+            known.push(Known { secret: secret.clone(), echoes: echoes(text, MIN_SECRET_BYTES) });
         }
     }
 
     /// Adds what a provider's settings hold beside its keys: secret headers, and secrets in its address.
     pub fn learn_settings<'a>(&self, headers: impl Iterator<Item = (&'a str, &'a str)>, address: &str) {
-        for (_, value) in headers.filter(|(name, value)| is_secret_name(name) || looks_like_key(value)) {
-            self.learn(&SecretString::from(value.rsplit(' ').next().unwrap_or(value)));
+        for (_, value) in headers.filter(|(name, value)| is_secret_header(name) || looks_like_key(value)) {
+            self.learn_header(value);
         }
         let (address, query) = address.split_once('?').unwrap_or((address, ""));
         let parameters = query.split('&').filter_map(|parameter| parameter.split_once('='));
@@ -80,13 +96,35 @@ impl Redactor {
         }
     }
 
+    /// Adds a secret header's value without its scheme: the words of a credential, the values of cookies, and what
+    /// a `Basic` one holds.
+    fn learn_header(&self, value: &str) {
+        for part in value.split([' ', ';', ',']).map(str::trim) {
+            let is_scheme =
+                ["bearer", "basic", "token", "apikey"].iter().any(|scheme| part.eq_ignore_ascii_case(scheme));
+            if is_scheme {
+                continue;
+            }
+            self.learn(&SecretString::from(part));
+            if let Some((_, value)) = part.split_once('=') {
+                self.learn(&SecretString::from(value));
+            }
+            let plain = STANDARD.decode(part).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            if let Some((_, password)) = plain.as_deref().and_then(|plain| plain.split_once(':')) {
+                self.learn(&SecretString::from(password));
+            }
+        }
+    }
+
     /// The text without secrets; borrowed when there were none.
     #[must_use]
     pub fn clean<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut clean = Cow::Borrowed(text);
-        for secret in self.known.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            if clean.contains(secret.expose_secret()) {
-                clean = Cow::Owned(clean.replace(secret.expose_secret(), MASK));
+        for known in self.known.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            for secret in std::iter::once(&known.secret).chain(&known.echoes) {
+                if clean.contains(secret.expose_secret()) {
+                    clean = Cow::Owned(clean.replace(secret.expose_secret(), MASK));
+                }
             }
         }
         match mask_lookalikes(&clean) {
@@ -155,6 +193,12 @@ fn is_secret_name(word: &str) -> bool {
         || SECRET_NAMES.iter().any(|secret| name.ends_with(secret))
 }
 
+/// True for a header of the configuration that holds a credential, such as `X-Canary-Key` or `Cookie`.
+fn is_secret_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRET_PARTS.iter().any(|part| name.contains(part))
+}
+
 /// Long enough and mixed enough not to be a word of a sentence.
 fn looks_random(word: &str) -> bool {
     word.len() >= 8 && (word.len() >= 20 || word.bytes().any(|byte| byte.is_ascii_digit()))
@@ -197,6 +241,22 @@ mod tests {
         redactor.learn_settings(headers.into_iter(), "https://me:pine-cone@h/v1?sig=beech9beech&alt=sse-stream");
         let text = "walnut-oak almond-ash turnd-test pine-cone beech9beech sse-stream";
         assert_eq!(redactor.clean(text), "[redacted] [redacted] turnd-test [redacted] [redacted] sse-stream");
+    }
+
+    #[test]
+    fn headers_whose_name_says_credential_are_secrets() {
+        let redactor = Redactor::default();
+        let headers = [
+            ("Cookie", "session=walnut-oak; theme=dark"),
+            ("Proxy-Authorization", "Basic dXNlcjphbG1vbmQtYXNo"),
+            ("X-Auth-Token-V2", "pine-cone"),
+            ("Ocp-Apim-Subscription-Key", "beech-nut"),
+            ("CF-Access-Client-Secret", "maple-leaf"),
+            ("X-Title", "plain-title"),
+        ];
+        redactor.learn_settings(headers.into_iter(), "");
+        let text = "walnut-oak almond-ash dXNlcjphbG1vbmQtYXNo pine-cone beech-nut maple-leaf plain-title dark";
+        assert_eq!(redactor.clean(text), format!("{} plain-title dark", [MASK; 6].join(" ")));
     }
 
     #[test]
