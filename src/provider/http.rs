@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -298,7 +298,13 @@ impl CallContext {
         }
         let status = response.status();
         if status.is_success() {
-            return Ok((response, self));
+            return match unread_encoding(response.headers()) {
+                Some(encoding) => {
+                    let message = format!("the server compresses its answer in a way nobody asked for ({encoding})");
+                    Err(self.failed(ErrorKind::InvalidResponse, &message))
+                }
+                None => Ok((response, self)),
+            };
         }
         let wait = retry_after(response.headers(), clock::now_ms());
         let location = response.headers().get("location").and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -306,9 +312,8 @@ impl CallContext {
         let mut error = self.reported(Some(status.as_u16()), &body);
         error.retry_after = wait.or(error.retry_after);
         if let Some(wait) = error.retry_after.filter(|wait| *wait >= LONG_WAIT) {
-            let minutes = wait.as_secs() / 60;
             let said: String = error.message.chars().take(450).collect();
-            error.message = format!("{said} (the provider asks to wait {minutes} minutes)");
+            error.message = format!("{said} (the provider asks to wait {})", in_words(wait));
         }
         if let Some(location) = location.filter(|_| status.is_redirection()) {
             let message = format!("HTTP {status}: redirected to {location}; set base_url to where the server is");
@@ -368,6 +373,23 @@ pub(super) fn silence(limit: Duration) -> String {
     format!("the provider sent nothing for {} s", limit.as_secs_f64())
 }
 
+/// The compression of a body that is still compressed.
+fn unread_encoding(headers: &HeaderMap) -> Option<&str> {
+    let encoding = headers.get(CONTENT_ENCODING)?.to_str().ok()?.trim();
+    (!encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity")).then_some(encoding)
+}
+
+/// A long wait for a person.
+fn in_words(wait: Duration) -> String {
+    let minutes = wait.as_secs() / 60;
+    match minutes {
+        0..120 => format!("{minutes} minutes"),
+        120..2_880 => format!("{} hours", minutes / 60),
+        2_880..525_600 => format!("{} days", minutes / 1_440),
+        _ => "more than a year".to_owned(),
+    }
+}
+
 /// An error and all its causes on one line, without the URL, which may hold a key.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
@@ -402,5 +424,9 @@ async fn read_error_body(response: &mut Response) -> String {
     };
     // What came before the time was up is used.
     let _in_time = tokio::time::timeout(ERROR_BODY_TIMEOUT, read).await.is_ok();
+    // Compressed without saying so, or no text at all.
+    if body.contains(&0) {
+        return String::new();
+    }
     String::from_utf8_lossy(&body).into_owned()
 }

@@ -16,7 +16,7 @@ use super::{Endpoint, ErrorKind, ModelEvent, ModelReply, ModelRequest, ProviderE
 use crate::message::Message;
 
 use server::{
-    Chunk, Close, DONE, HEAD, Hang, Heartbeats, KEY, Raw, STOP, Server, TEXT, chunks, plain, text, whole_answer,
+    BEAT, Chunk, Close, DONE, Forever, HEAD, Hang, KEY, Raw, STOP, Server, TEXT, chunks, plain, text, whole_answer,
 };
 
 type Outcome = (Vec<ModelEvent>, Result<ModelReply, ProviderError>);
@@ -123,9 +123,9 @@ async fn the_end_marker_ends_the_call_though_the_connection_stays() {
 #[tokio::test]
 async fn silence_and_heartbeats_alike_end_the_call() {
     let silent_head = vec![Hang];
-    let heartbeats_first = vec![text(HEAD), Heartbeats];
+    let heartbeats_first = vec![text(HEAD), Forever(BEAT)];
     let mut heartbeats_later = chunks(&[TEXT]);
-    heartbeats_later.push(Heartbeats);
+    heartbeats_later.push(Forever(BEAT));
     let mut silence_later = chunks(&[TEXT]);
     silence_later.push(Hang);
     for steps in [silent_head, heartbeats_first, heartbeats_later, silence_later] {
@@ -137,6 +137,24 @@ async fn silence_and_heartbeats_alike_end_the_call() {
         let error = call(&endpoint, &Http::default()).await.1.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Timeout);
         assert_eq!(error.message, "the provider sent nothing for 0.2 s");
+        assert!(started.elapsed() < Duration::from_secs(20));
+    }
+}
+
+#[tokio::test]
+async fn neither_blanks_nor_a_trickle_keep_a_whole_body_alive() {
+    for (forever, first_event, expect) in
+        [(" \n", 60_000, "the provider sent nothing for 0.2 s"), ("1", 200, "the answer was not complete after 0.2 s")]
+    {
+        let mut steps = chunks(&["\n\n", "{\"choices\":["]);
+        steps.push(Forever(forever));
+        let server = Server::start(vec![steps]);
+        let mut endpoint = server.endpoint();
+        endpoint.timeouts.first_event = Duration::from_millis(first_event);
+        endpoint.timeouts.idle = Duration::from_millis(200);
+        let started = Instant::now();
+        let error = call(&endpoint, &Http::default()).await.1.unwrap_err();
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Timeout, expect));
         assert!(started.elapsed() < Duration::from_secs(20));
     }
 }
@@ -225,8 +243,22 @@ async fn a_whole_json_body_is_an_answer_and_a_web_page_is_none() {
     assert_eq!(error.kind, ErrorKind::InvalidResponse);
     assert!(error.message.contains("base_url"), "{error}");
 
+    let marked = Server::start(vec![plain("200 OK", "", &format!("\u{feff}{body}"))]);
+    assert_eq!(call(&marked.endpoint(), &Http::default()).await.1.unwrap().message.text, "hi");
+
     let garbage = Server::start(vec![plain("200 OK", "", "lorem ipsum")]);
     assert_eq!(error_of(&garbage).await.kind, ErrorKind::TruncatedStream);
+}
+
+#[tokio::test]
+async fn a_compression_nobody_asked_for_is_named() {
+    let answer = plain("200 OK", "content-encoding: br\r\n", "\u{b}\u{2}");
+    let error = error_of(&Server::start(vec![answer])).await;
+    assert_eq!(error.kind, ErrorKind::InvalidResponse);
+    assert!(error.message.ends_with("nobody asked for (br)"), "{error}");
+
+    let refusal = plain("400 Bad Request", "", "\u{1f}\u{b}\0\0");
+    assert_eq!(error_of(&Server::start(vec![refusal])).await.message, "HTTP 400 Bad Request");
 }
 
 #[tokio::test]
@@ -341,7 +373,7 @@ async fn words_that_are_no_events_do_not_keep_a_dead_stream_alive() {
     let pings = std::iter::repeat_n(Chunk("data: ping\n\n".into()), 3);
     let mut steps = chunks(&[TEXT]);
     steps.extend(pings);
-    steps.push(Heartbeats);
+    steps.push(Forever(BEAT));
     let server = Server::start(vec![steps]);
     let mut endpoint = server.endpoint();
     endpoint.timeouts.idle = Duration::from_millis(300);

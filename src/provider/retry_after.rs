@@ -23,7 +23,7 @@ pub fn retry_after(headers: &HeaderMap, now_ms: i64) -> Option<Duration> {
         Some(milliseconds) => seconds(milliseconds / 1000.0),
         None => text("retry-after").and_then(|value| match value.parse::<f64>() {
             Ok(number) => seconds(number),
-            Err(_) => until(http_date(value)?, now_ms),
+            Err(_) => units(value).or_else(|| until(http_date(value)?, now_ms)),
         }),
     };
     asked.or_else(|| {
@@ -50,7 +50,11 @@ pub fn retry_after_in(body: &str) -> Option<Duration> {
 }
 
 fn seconds(number: f64) -> Option<Duration> {
-    if number > 0.0 { Some(Duration::try_from_secs_f64(number).unwrap_or(Duration::MAX)) } else { None }
+    if number > 0.0 && number.is_finite() {
+        Some(Duration::try_from_secs_f64(number).unwrap_or(Duration::MAX))
+    } else {
+        None
+    }
 }
 
 fn until(at_ms: i64, now_ms: i64) -> Option<Duration> {
@@ -148,6 +152,7 @@ mod tests {
         let secs = |seconds| Some(Duration::from_secs(seconds));
         check(&[("retry-after", "2")], secs(2));
         check(&[("retry-after", "0.5")], Some(Duration::from_millis(500)));
+        check(&[("retry-after", "1m30s")], secs(90));
         check(&[("retry-after", "9"), ("retry-after-ms", "1500")], Some(Duration::from_millis(1500)));
         check(&[("retry-after", "Wed, 21 Oct 2015 07:28:30 GMT")], secs(30));
         check(&[("retry-after", "Wednesday, 21-Oct-2015 07:29:00 GMT")], secs(60));
@@ -186,12 +191,20 @@ mod tests {
 
     #[test]
     fn absurd_waits_are_none_or_very_long_and_never_a_panic() {
-        for value in
-            ["", "-5", "0", "NaN", "soon", "Wed, 21 Oct 2005 07:28:00 GMT", "Wed, 99 Foo 2015 99:99:99 GMT", "-inf"]
-        {
+        for value in [
+            "",
+            "-5",
+            "0",
+            "NaN",
+            "soon",
+            "Wed, 21 Oct 2005 07:28:00 GMT",
+            "Wed, 99 Foo 2015 99:99:99 GMT",
+            "-inf",
+            "inf",
+        ] {
             check(&[("retry-after", value)], None);
         }
-        for value in ["315360000", "1e300", "inf", "Wed, 21 Oct 2035 07:28:00 GMT"] {
+        for value in ["315360000", "1e300", "Wed, 21 Oct 2035 07:28:00 GMT"] {
             let mut map = HeaderMap::new();
             map.insert("retry-after", HeaderValue::from_str(value).unwrap());
             assert!(retry_after(&map, NOW_MS).unwrap() > Duration::from_secs(86_400), "{value}");

@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use reqwest::Response;
 use tokio::time::Instant;
 
+use crate::provider::endpoint::Timeouts;
 use crate::provider::http::{CallContext, chain, silence};
 use crate::provider::scripted::ScriptedStream;
 use crate::provider::sse::{SseDecoder, SseError};
@@ -16,6 +17,8 @@ use crate::provider::{DecodeError, Decoder, ErrorKind, ModelEvent, ModelReply, P
 const MAX_ANSWER_BYTES: usize = 128 << 20;
 /// The most bytes that are decoded before what they hold is handed on, when more is ready at once.
 const MAX_READ_AHEAD: usize = 64 * 1024;
+/// What some servers write before everything else.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The most pieces of one answer that are passed over because they are no JSON.
 const MAX_NOISE: u32 = 100;
 /// The part of the idle time in which a server may still bring its counts after the end of its answer.
@@ -89,7 +92,12 @@ enum Shape {
     /// Events.
     Events,
     /// One JSON body, collected until its end.
-    Whole(Vec<u8>),
+    Whole {
+        /// What came of it.
+        body: Vec<u8>,
+        /// When it must have come, however steadily it trickles: it was finished before its first byte was sent.
+        until: Instant,
+    },
 }
 
 impl fmt::Debug for HttpStream {
@@ -177,10 +185,16 @@ impl HttpStream {
         if self.received > MAX_ANSWER_BYTES {
             return Err(self.undecodable(DecodeError::TooLarge { limit_bytes: MAX_ANSWER_BYTES }));
         }
+        let chunk = match self.shape {
+            Shape::Unknown => chunk.strip_prefix(BYTE_ORDER_MARK).unwrap_or(chunk),
+            Shape::Events | Shape::Whole { .. } => chunk,
+        };
+        let first = chunk.iter().find(|byte| !byte.is_ascii_whitespace());
+        let timeouts = self.context.endpoint.timeouts;
         if matches!(self.shape, Shape::Unknown) {
-            self.shape = match chunk.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            self.shape = match first {
                 None => return Ok(()),
-                Some(b'{' | b'[') => Shape::Whole(Vec::new()),
+                Some(b'{' | b'[') => Shape::Whole { body: Vec::new(), until: Instant::now() + whole_limit(&timeouts) },
                 Some(b'<') => {
                     let message = "the server answered with a web page, so base_url does not point to an API";
                     return Err(self.context.failed(ErrorKind::InvalidResponse, message));
@@ -188,10 +202,13 @@ impl HttpStream {
                 Some(_) => Shape::Events,
             };
         }
-        if let Shape::Whole(body) = &mut self.shape {
+        if let Shape::Whole { body, until } = &mut self.shape {
             body.extend_from_slice(chunk);
             self.has_begun = true;
-            self.deadline = Instant::now() + self.context.endpoint.timeouts.idle;
+            // Blanks are how servers keep such a connection open.
+            if first.is_some() {
+                self.deadline = (Instant::now() + timeouts.idle).min(*until);
+            }
             return Ok(());
         }
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
@@ -208,7 +225,7 @@ impl HttpStream {
         });
         if decoder.progress() > before {
             self.has_begun = true;
-            let idle = self.context.endpoint.timeouts.idle;
+            let idle = timeouts.idle;
             self.deadline = Instant::now() + if decoder.has_ended() { idle / LAST_WORDS } else { idle };
         }
         fed.map_err(|Broken(error)| self.undecodable(error))
@@ -228,7 +245,7 @@ impl HttpStream {
             return Err(self.context.failed(ErrorKind::InvalidResponse, "the answer was read to its end before"));
         };
         let read = match &self.shape {
-            Shape::Whole(body) => decoder.whole(body, out).map_err(cut_short),
+            Shape::Whole { body, .. } => decoder.whole(body, out).map_err(cut_short),
             Shape::Unknown | Shape::Events if decoder.is_done() => Ok(()),
             Shape::Unknown | Shape::Events => {
                 let noise = &mut self.noise;
@@ -256,11 +273,16 @@ impl HttpStream {
 
     /// Nothing came in time. An answer that had its terminal marker is whole all the same.
     fn fell_silent(&mut self, out: &mut Vec<ModelEvent>) -> Result<Option<ModelReply>, ProviderError> {
-        let timeouts = &self.context.endpoint.timeouts;
-        let limit = if self.has_begun { timeouts.idle } else { timeouts.first_event };
+        let timeouts = self.context.endpoint.timeouts;
+        let message = match self.shape {
+            Shape::Whole { until, .. } if until <= Instant::now() => {
+                format!("the answer was not complete after {} s", whole_limit(&timeouts).as_secs_f64())
+            }
+            _ => silence(if self.has_begun { timeouts.idle } else { timeouts.first_event }),
+        };
         match self.finish(out) {
             Ok(reply) => Ok(Some(reply)),
-            Err(_) => Err(self.context.failed(ErrorKind::Timeout, &silence(limit))),
+            Err(_) => Err(self.context.failed(ErrorKind::Timeout, &message)),
         }
     }
 
@@ -276,6 +298,11 @@ impl HttpStream {
             }
         }
     }
+}
+
+/// How long a whole body may take from its first byte to its last.
+fn whole_limit(timeouts: &Timeouts) -> Duration {
+    timeouts.first_event.max(timeouts.idle)
 }
 
 /// True for an event that no format has: proxies write words such as `ping` where an object belongs. An object that is

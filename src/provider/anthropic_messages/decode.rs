@@ -34,7 +34,11 @@ impl MessagesDecoder {
     fn take(&mut self, event: &Event<'_>, data: &str, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
         let index = event.index.number();
         let piece = event.delta.as_ref().and_then(Piece::of);
-        let is_empty = piece.is_some_and(|piece| piece.as_str().is_empty());
+        let is_empty = match event.kind.as_str() {
+            "message_start" => self.progress > 0,
+            "message_delta" => event.delta.as_ref().is_none_or(|delta| delta.stop_reason.as_str().is_empty()),
+            _ => piece.is_some_and(|piece| piece.as_str().is_empty()),
+        };
         self.progress += u64::from(is_known(event.kind.as_str()) && !is_empty);
         match event.kind.as_str() {
             "message_start" => {

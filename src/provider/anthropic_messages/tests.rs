@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::decode::MessagesDecoder;
 use crate::message::{FinishReason, Usage};
 use crate::provider::golden_tests::{Decoded, Failure, check_folder, decode_chunks, decode_whole, shown};
-use crate::provider::{ApiMode, DecodeError, Decoder, ModelEvent, ModelReply};
+use crate::provider::{ApiMode, DecodeError, Decoder, ModelEvent, ModelReply, SseEvent};
 
 fn decoder() -> Box<dyn Decoder> {
     Box::new(MessagesDecoder::new("anthropic", "claude-x"))
@@ -268,8 +268,14 @@ fn usage_adds_cached_input_and_takes_the_last_count() {
     let last = events.len() - 2;
     events[last]["usage"] =
         json!({"input_tokens": 0, "output_tokens": 42, "output_tokens_details": {"thinking_tokens": 7}});
-    let expected =
-        Usage { input_tokens: 115, output_tokens: 42, cached_tokens: 100, cache_write_tokens: 5, reasoning_tokens: 7 };
+    let expected = Usage {
+        input_tokens: 115,
+        output_tokens: 42,
+        cached_tokens: 100,
+        cache_write_tokens: 5,
+        reasoning_tokens: 7,
+        cost_micros: None,
+    };
     assert_eq!(reply(&events).usage, expected);
 }
 
@@ -316,4 +322,16 @@ fn an_answer_has_a_largest_size() {
     let event = crate::provider::SseEvent { name: "", data: &event };
     let failed = (0..100).find_map(|_| decoder.push(&event, &mut out).err());
     assert!(matches!(failed, Some(DecodeError::TooLarge { .. })));
+}
+
+#[test]
+fn what_brings_nothing_new_is_no_progress() {
+    let start = r#"{"type":"message_start","message":{}}"#;
+    let counts = r#"{"type":"message_delta","delta":{},"usage":{"output_tokens":1}}"#;
+    let stop = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
+    let mut decoder = MessagesDecoder::new("p", "m");
+    for (data, expect) in [(start, 1), (start, 1), (counts, 1), (r#"{"type":"ping"}"#, 1), (stop, 2)] {
+        decoder.push(&SseEvent { name: "", data }, &mut Vec::new()).unwrap();
+        assert_eq!(decoder.progress(), expect, "{data}");
+    }
 }

@@ -47,6 +47,11 @@ impl Calls {
         self.slots.is_empty()
     }
 
+    /// How many calls have begun.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Takes the `tool_calls` of one delta. Returns the names of the calls that began, or `None` when there are
     /// more calls than any model asks for.
     #[must_use]

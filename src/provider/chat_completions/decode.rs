@@ -81,6 +81,9 @@ impl Decoder for ChatDecoder {
         if event.name == "error" && !self.has_ended() {
             return Err(DecodeError::Reported { body: data.to_owned() });
         }
+        if matches!(event.name, "message_start" | "response.created") {
+            return Err(DecodeError::Invalid("it has another format than chat completions, see api_mode"));
+        }
         let chunk = self.reader.parse(data).map_err(|error| malformed(&error, data))?;
         self.answer.take(&chunk, data, out)
     }
@@ -125,8 +128,9 @@ impl Answer {
         }
         for choice in chunk.choices.iter().flatten() {
             let is_first = !std::mem::replace(&mut self.had_choice, true);
-            self.progress += u64::from(is_first || choice.brings_something());
+            let calls = self.calls.len();
             self.take_choice(choice, out)?;
+            self.progress += u64::from(is_first || choice.brings_something() || self.calls.len() > calls);
         }
         let nested = chunk.x_groq.and_then(|raw| serde_json::from_str::<NestedUsage<'_>>(raw.get()).ok());
         for raw in [nested.and_then(|nested| nested.usage), chunk.usage].into_iter().flatten() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::decode::ChatDecoder;
 use crate::message::FinishReason;
 use crate::provider::sse::{SseDecoder, SseError};
-use crate::provider::{DecodeError, Decoder, ModelEvent, ModelReply};
+use crate::provider::{DecodeError, Decoder, ModelEvent, ModelReply, SseEvent};
 
 /// Why a stream of a test could not be read.
 #[derive(Debug)]
@@ -274,6 +274,8 @@ fn errors_inside_a_stream_are_reported_as_sent() {
     }
     let named = "event: error\ndata: {\"message\":\"quota\"}\n\n";
     assert!(matches!(decode([named.as_bytes()]).1, Err(DecodeError::Reported { .. })));
+    let other_format = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\"}}\n\n";
+    assert!(matches!(decode([other_format.as_bytes()]).1, Err(DecodeError::Invalid(_))));
     let gave_up = r#"{"choices":[{"delta":{},"finish_reason":"insufficient_system_resource"}]}"#;
     assert!(matches!(read(&[gave_up]).1, Err(DecodeError::Reported { .. })));
 }
@@ -374,5 +376,18 @@ proptest::proptest! {
         let pieces = decode(stream.chunks(cut));
         proptest::prop_assert_eq!(streamed(&whole.0), streamed(&pieces.0));
         proptest::prop_assert_eq!(whole.1, pieces.1);
+    }
+}
+
+#[test]
+fn what_brings_nothing_new_is_no_progress() {
+    let named =
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"t","arguments":""}}]}}]}"#;
+    let piece = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{"}}]}}]}"#;
+    let empty = r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#;
+    let mut decoder = ChatDecoder::new("p", "m");
+    for (data, expect) in [(empty, 1), (empty, 1), (named, 2), (named, 2), (piece, 3), (named, 3)] {
+        decoder.push(&SseEvent { name: "", data }, &mut Vec::new()).unwrap();
+        assert_eq!(decoder.progress(), expect, "{data}");
     }
 }

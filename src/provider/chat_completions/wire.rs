@@ -75,7 +75,7 @@ pub(super) struct Delta<'a> {
 impl Delta<'_> {
     fn brings_something(&self) -> bool {
         [&self.content, &self.reasoning_content, &self.reasoning, &self.refusal].iter().any(|text| !text.is_empty())
-            || self.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty())
+            || self.tool_calls.iter().flatten().any(CallDelta::brings_arguments)
             || self.function_call.is_some()
             || self.reasoning_details.is_some_and(|details| details.get() != "[]")
     }
@@ -92,6 +92,13 @@ pub(super) struct CallDelta<'a> {
     pub(super) function: Option<FunctionDelta<'a>>,
     #[serde(borrow)]
     pub(super) extra_content: Option<&'a RawValue>,
+}
+
+impl CallDelta<'_> {
+    /// That a call begins is seen elsewhere: some servers tell its name again and again.
+    fn brings_arguments(&self) -> bool {
+        self.function.as_ref().is_some_and(|function| !function.arguments.as_str().is_empty())
+    }
 }
 
 #[derive(Debug, Default, serde::Deserialize)]

@@ -39,7 +39,9 @@ impl ErrorBody {
             .filter(|error| !error.is_null())
             .unwrap_or(value);
         let text = |name: &str| error.get(name).or_else(|| value.get(name)).and_then(Value::as_str);
-        let message = error.as_str().or_else(|| text("message")).or_else(|| text("detail")).unwrap_or_default();
+        let named = || ["message", "msg", "Message", "detail"].into_iter().find_map(text);
+        let found = value.get("detail").and_then(findings);
+        let message = error.as_str().or_else(named).or(found.as_deref()).unwrap_or_default();
         let code = ["code", "type", "error_code", "status"]
             .iter()
             .filter_map(|name| error.get(name).and_then(Value::as_str))
@@ -108,6 +110,21 @@ impl ErrorBody {
     }
 }
 
+/// What FastAPI's servers find wrong with a request, each with its place.
+fn findings(detail: &Value) -> Option<String> {
+    let finding = |finding: &Value| {
+        let said = finding.get("msg")?.as_str()?;
+        let place: Vec<_> = finding.get("loc").and_then(Value::as_array).into_iter().flatten().map(word).collect();
+        Some(if place.is_empty() { said.to_owned() } else { format!("{}: {said}", place.join(".")) })
+    };
+    let found: Vec<_> = detail.as_array()?.iter().filter_map(finding).collect();
+    (!found.is_empty()).then(|| found.join("; "))
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 /// Text without markup and line breaks: some gateways answer in HTML.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
@@ -157,6 +174,9 @@ mod tests {
         check(r#"{"object":"error","message":"m","code":40003}"#, "m", "", None);
         check(r#"{"error":"m"}"#, "m", "", None);
         check(r#"{"detail":"m"}"#, "m", "", None);
+        check(r#"{"detail":[{"loc":["body","tools",0],"msg":"m"},{"msg":"n"}]}"#, "body.tools.0: m; n", "", None);
+        check(r#"{"code":1302,"msg":"m"}"#, "m", "", None);
+        check(r#"{"Message":"m"}"#, "m", "", None);
         check("data: {\"error\":{\"message\":\"m\"}}\n\n", "m", "", None);
         check("<html><h1>Bad\n Gateway</h1></html>", "Bad Gateway", "", None);
         check("", "", "", None);

@@ -16,6 +16,8 @@ pub(super) const KEY: &str = "test-key-0123456789";
 pub(super) const HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 pub(super) const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
+/// A heartbeat.
+pub(super) const BEAT: &str = ":\n\n";
 pub(super) const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 pub(super) const DONE: &str = "data: [DONE]\n\n";
 
@@ -26,15 +28,15 @@ pub(super) enum Step {
     Raw(Vec<u8>),
     /// Writes one chunk of a chunked body; an empty one ends it.
     Chunk(String),
-    /// Writes a heartbeat every 20 ms for ever.
-    Heartbeats,
+    /// Writes this chunk every 20 ms for ever.
+    Forever(&'static str),
     /// Writes nothing more and keeps the connection open until the client closes it.
     Hang,
     /// Closes the connection.
     Close,
 }
 
-pub(super) use Step::{Chunk, Close, Hang, Heartbeats, Raw};
+pub(super) use Step::{Chunk, Close, Forever, Hang, Raw};
 
 pub(super) struct Server {
     pub(super) url: String,
@@ -93,8 +95,8 @@ fn perform(stream: &mut TcpStream, step: &Step) -> bool {
     match step {
         Raw(bytes) => stream.write_all(bytes).is_ok(),
         Chunk(text) => write!(stream, "{:x}\r\n{text}\r\n", text.len()).is_ok(),
-        Heartbeats => {
-            while stream.write_all(b"3\r\n:\n\n\r\n").is_ok() {
+        Forever(text) => {
+            while write!(stream, "{:x}\r\n{text}\r\n", text.len()).is_ok() {
                 std::thread::sleep(Duration::from_millis(20));
             }
             false
