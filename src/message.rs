@@ -316,6 +316,9 @@ pub struct Usage {
     pub cache_write_tokens: u64,
     /// Reasoning tokens.
     pub reasoning_tokens: u64,
+    /// What the provider says that all of it cost, in millionths of a US dollar; `None` where it says nothing.
+    #[serde(skip)]
+    pub cost_micros: Option<u64>,
 }
 
 impl Usage {
@@ -325,8 +328,11 @@ impl Usage {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// Adds another call's tokens.
+    /// Adds another call's tokens, and its cost where that of both is known.
     pub fn add(&mut self, other: &Self) {
+        let is_first = *self == Self::default();
+        let sum = self.cost_micros.zip(other.cost_micros).map(|(one, other)| one.saturating_add(other));
+        self.cost_micros = if is_first { other.cost_micros } else { sum };
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);

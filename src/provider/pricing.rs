@@ -1,4 +1,4 @@
-//! What a model call costs, for models whose public price is known.
+//! What a model call costs: what its provider says, else by the public price of the model where that is known.
 //!
 //! Prices are list prices in US dollars per million tokens as published by the providers in autumn 2025, standard
 //! tier, without long-context surcharges. A model that is not listed has no cost: no number is better than a wrong one.
@@ -48,9 +48,13 @@ const PRICES: [(&str, Price); 21] = [
 /// Providers that charge the prices of this table; others resell, or run models of their own.
 const PROVIDERS: [&str; 4] = ["anthropic", "openai", "gemini", "deepseek"];
 
-/// The cost of these tokens in US dollars; `None` when the price is not known.
+/// The cost of these tokens in US dollars; `None` when neither the provider nor the table knows it.
 #[must_use]
 pub fn cost_usd(provider: &str, model: &str, usage: &Usage) -> Option<f64> {
+    if let Some(micros) = usage.cost_micros {
+        #[expect(clippy::cast_precision_loss, reason = "a cost is far below 2^52 millionths of a dollar")]
+        return Some(micros as f64 / 1e6);
+    }
     if !PROVIDERS.contains(&provider) {
         return None;
     }
@@ -83,10 +87,26 @@ mod tests {
             cached_tokens: 600_000,
             cache_write_tokens: 200_000,
             reasoning_tokens: 50_000,
+            cost_micros: None,
         };
         let cost = cost_usd("anthropic", "claude-sonnet-4-5", &usage).unwrap();
         let expect = 0.2 * 3.0 + 0.6 * 0.3 + 0.2 * 3.75 + 0.1 * 15.0;
         assert!((cost - expect).abs() < 1e-9, "{cost}");
+    }
+
+    #[test]
+    fn what_the_provider_says_counts_for_any_model() {
+        let told = |cost_micros| Usage { input_tokens: 1_000_000, cost_micros, ..Usage::default() };
+        for (provider, model) in [("openrouter", "openai/gpt-5"), ("openai", "gpt-5")] {
+            assert_eq!(cost_usd(provider, model, &told(Some(1_500_000))), Some(1.5));
+            assert_eq!(cost_usd(provider, model, &told(Some(0))), Some(0.0));
+        }
+        let mut sum = Usage::default();
+        sum.add(&told(Some(2)));
+        sum.add(&told(Some(3)));
+        assert_eq!(sum.cost_micros, Some(5));
+        sum.add(&told(None));
+        assert_eq!(sum.cost_micros, None, "the whole is not known when a part is not");
     }
 
     #[test]

@@ -275,6 +275,7 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
             cached_tokens: number("cachedInputTokens"),
             cache_write_tokens: number("cacheWriteInputTokens"),
             reasoning_tokens: number("reasoningOutputTokens"),
+            cost_micros: None,
         };
         self.usage.add(&usage);
         self.steps += 1;

@@ -120,6 +120,8 @@ impl Task {
 
     fn usage_remark(&self) -> String {
         let Usage { input_tokens, output_tokens, cached_tokens, .. } = self.session.usage;
-        format!("In this session: {input_tokens} tokens in ({cached_tokens} cached), {output_tokens} out.")
+        let spent = self.session.spent_usd.filter(|spent| *spent > 0.0);
+        let spent = spent.map(|spent| format!(", {spent:.6} USD")).unwrap_or_default();
+        format!("In this session: {input_tokens} tokens in ({cached_tokens} cached), {output_tokens} out{spent}.")
     }
 }

@@ -300,6 +300,7 @@ fn usage(row: &Row<'_>, first: usize) -> rusqlite::Result<Usage> {
         cached_tokens: count(row, first + 2)?,
         cache_write_tokens: count(row, first + 3)?,
         reasoning_tokens: count(row, first + 4)?,
+        cost_micros: None,
     })
 }
 

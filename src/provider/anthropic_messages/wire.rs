@@ -1,10 +1,12 @@
 //! The shapes of the stream's events, borrowed from their text.
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::message::Usage;
 use crate::provider::loose::Loose;
+use crate::provider::usage::cost_micros;
 
 /// Any event.
 #[derive(Debug, Default, Deserialize)]
@@ -112,12 +114,16 @@ pub(super) struct UsageCounter {
     cached: u64,
     cache_write: u64,
     reasoning: u64,
+    cost_micros: Option<u64>,
 }
 
 impl UsageCounter {
     /// Takes a `usage` object; an odd one is ignored.
     pub(super) fn take(&mut self, usage: Option<&RawValue>) {
-        let Some(counts) = usage.and_then(|raw| serde_json::from_str::<Counts>(raw.get()).ok()) else { return };
+        let Some(raw) = usage else { return };
+        let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+        self.cost_micros = cost_micros(&value).or(self.cost_micros);
+        let Ok(counts) = serde_json::from_str::<Counts>(raw.get()) else { return };
         let reasoning = counts.output_tokens_details.and_then(|details| details.thinking_tokens);
         for (known, new) in [
             (&mut self.input, counts.input_tokens),
@@ -138,6 +144,7 @@ impl UsageCounter {
             cached_tokens: self.cached,
             cache_write_tokens: self.cache_write,
             reasoning_tokens: self.reasoning,
+            cost_micros: self.cost_micros,
         }
     }
 }
