@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::message::{COMPACTION_CLOSE, COMPACTION_OPEN, Message, Origin, Part, Usage, UserMessage, defuse_markers};
-use crate::provider::auxiliary::{self, Question};
+use crate::message::{COMPACTION_CLOSE, COMPACTION_OPEN, Message, Origin, Part, UserMessage, defuse_markers};
+use crate::provider::auxiliary::{self, Question, Spent};
 use crate::provider::http::Http;
 use crate::provider::recovery::FallbackChain;
 use crate::provider::{Endpoint, ErrorKind};
@@ -74,7 +74,7 @@ pub struct Summary {
     /// Who wrote it.
     pub writer: Writer,
     /// Tokens by provider and model, for each that was asked and counted.
-    pub spent: Vec<(String, String, Usage)>,
+    pub spent: Spent,
     /// Requests sent.
     pub requests: u32,
 }
@@ -135,9 +135,7 @@ async fn ask(dropped: &[&Message], earlier: Option<&str>, desk: &Desk<'_>, summa
             return None;
         };
         summary.requests += reply.requests;
-        if reply.usage != Usage::default() {
-            summary.spent.push((reply.by.provider.clone(), reply.by.model.clone(), reply.usage));
-        }
+        summary.spent.extend(reply.spent);
         match reply.text {
             Ok(text) => return Some(bounded(&defuse_markers(text.trim()), tokens)),
             Err(error) if is_too_long(error.kind) && shorter < MAX_SHORTER && chars > MIN_CHARS => shorter += 1,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::message::{Message, Usage};
+use crate::message::{AssistantMessage, FinishReason, Message, Usage};
 use crate::provider::recovery::{Action, FallbackChain, Recovery, Visible};
 use crate::provider::{Endpoint, ErrorKind, ModelReply, ModelRequest, ProviderError, catalog, http::Http};
 
@@ -101,44 +101,62 @@ pub struct Question<'a> {
     pub session_id: &'a str,
 }
 
+/// What each answer took: provider, model and tokens.
+pub type Spent = Vec<(String, String, Usage)>;
+
 /// What it answered, or why it did not, and what that took.
 #[derive(Debug)]
 pub struct Reply {
-    /// The answer's text, never blank.
+    /// The answer's text, never blank and no refusal.
     pub text: Result<String, ProviderError>,
     /// Who was asked last.
     pub by: Arc<Endpoint>,
-    /// What was counted.
-    pub usage: Usage,
+    /// What was counted, also of answers that were of no use.
+    pub spent: Spent,
     /// Requests sent.
     pub requests: u32,
 }
 
-/// Asks the models of a chain until one answers. Waits between attempts as a turn would.
+/// Asks the models of a chain until one answers. Waits between attempts as a turn would; an answer that is of no use is
+/// not asked for again, but the next model is.
 ///
 /// Cancel-safe: dropping the future closes the connection.
 pub async fn ask(chain: &FallbackChain, http: &Http, question: &Question<'_>) -> Reply {
     let mut recovery = Recovery::new();
-    let mut requests = 0;
+    let (mut requests, mut spent) = (0, Spent::new());
     loop {
         let by = chain.current();
         requests += 1;
         let error = match attempt(&by, http, question).await {
-            Ok(reply) if reply.message.text.trim().is_empty() => {
-                let text = Err(by.failed(ErrorKind::InvalidResponse, None, "the answer is empty"));
-                return Reply { text, usage: reply.usage, by, requests };
+            Ok(ModelReply { message, usage }) => {
+                if usage != Usage::default() {
+                    spent.push((by.provider.clone(), by.model.clone(), usage));
+                }
+                let Some(error) = uselessness(&by, &message) else {
+                    return Reply { text: Ok(message.text), by, spent, requests };
+                };
+                if chain.fall_back(None).is_none() {
+                    return Reply { text: Err(error), by, spent, requests };
+                }
+                continue;
             }
-            Ok(reply) => return Reply { text: Ok(reply.message.text), usage: reply.usage, by, requests },
             Err(error) => error,
         };
         tracing::debug!(%error, kind = error.kind.as_str(), "a side task's call failed");
         match recovery.next(chain, &error, Visible::Nothing) {
             Action::Again { after, .. } => tokio::time::sleep(after).await,
-            Action::Compact { .. } | Action::Fail => {
-                return Reply { text: Err(error), by, usage: Usage::default(), requests };
-            }
+            Action::Compact { .. } | Action::Fail => return Reply { text: Err(error), by, spent, requests },
         }
     }
+}
+
+/// Why an answer is of no use: the words of a refusal are no summary and no title.
+fn uselessness(by: &Endpoint, answer: &AssistantMessage) -> Option<ProviderError> {
+    if answer.finish == FinishReason::Refused {
+        return Some(by.failed(ErrorKind::ContentPolicyBlocked, None, "the model refused to answer"));
+    }
+    let is_blank = answer.text.trim().is_empty();
+    is_blank.then(|| by.failed(ErrorKind::InvalidResponse, None, "the answer is empty"))
 }
 
 async fn attempt(endpoint: &Endpoint, http: &Http, question: &Question<'_>) -> Result<ModelReply, ProviderError> {

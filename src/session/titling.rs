@@ -6,8 +6,8 @@
 use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::clock;
-use crate::message::{Message, Usage};
-use crate::provider::auxiliary::{Question, SideTask, ask};
+use crate::message::Message;
+use crate::provider::auxiliary::{Question, SideTask, Spent, ask};
 use crate::provider::pricing;
 use crate::store::Write;
 use crate::tool::output::{first_chars, one_line};
@@ -32,9 +32,7 @@ pub(super) type Titling = BoxFuture<'static, Title>;
 /// What a model made of it.
 pub(super) struct Title {
     text: Option<String>,
-    provider: String,
-    model: String,
-    usage: Usage,
+    spent: Spent,
 }
 
 impl Task {
@@ -60,12 +58,7 @@ impl Task {
                 Question { system: SYSTEM, messages: &messages, max_output_tokens: None, session_id: &session_id };
             let reply = ask(&chain, &http, &question).await;
             let text = reply.text.inspect_err(|error| tracing::debug!(%error, "no model gave a title")).ok();
-            Title {
-                text: text.and_then(|text| clean(&text)),
-                provider: reply.by.provider.clone(),
-                model: reply.by.model.clone(),
-                usage: reply.usage,
-            }
+            Title { text: text.and_then(|text| clean(&text)), spent: reply.spent }
         };
         self.titling = Some(work.boxed());
     }
@@ -73,11 +66,16 @@ impl Task {
     /// Takes a title over.
     pub(super) async fn title_done(&mut self, title: Title) {
         self.titling = None;
-        let Title { text, provider, model, usage } = title;
-        self.session.usage.add(&usage);
-        let cost_micros = pricing::cost_usd(&provider, &model, &usage).map(micros);
+        let Title { text, spent } = title;
         let session_id = self.session.id.to_string();
-        let mut writes = vec![Write::AddUsage { session_id: session_id.clone(), provider, model, usage, cost_micros }];
+        let mut writes = Vec::new();
+        for (provider, model, usage) in spent {
+            let cost = pricing::cost_usd(&provider, &model, &usage);
+            self.session.usage.add(&usage);
+            self.session.spent_usd = self.session.spent_usd.zip(cost).map(|(before, title)| before + title);
+            let (session_id, cost_micros) = (session_id.clone(), cost.map(micros));
+            writes.push(Write::AddUsage { session_id, provider, model, usage, cost_micros });
+        }
         if text.is_some() {
             writes.push(Write::UpdateSession {
                 id: session_id,
