@@ -233,6 +233,8 @@ pub struct Quirks {
     pub tool_call_ids: Option<String>,
     /// Send the provider's extra data on tool calls back to it.
     pub tool_call_extra: Option<bool>,
+    /// Give tool calls without a thought signature the one that stands for none (Gemini 3 and newer).
+    pub sign_tool_calls: Option<bool>,
 }
 
 /// When and how the history is compacted.

@@ -73,6 +73,8 @@ pub struct ServerQuirks {
     pub tool_images: ToolImages,
     /// Whether the provider's extra data on tool calls goes back to it.
     pub tool_call_extra: bool,
+    /// Whether calls without a thought signature get the one that stands for none (Gemini 3 refuses the others).
+    pub sign_tool_calls: bool,
     /// Which ids of tool calls it accepts.
     pub tool_call_ids: ToolCallIds,
 }
@@ -93,6 +95,7 @@ impl Default for ServerQuirks {
             system_role: SystemRole::System,
             tool_images: ToolImages::UserMessage,
             tool_call_extra: false,
+            sign_tool_calls: false,
             tool_call_ids: ToolCallIds::Any,
         }
     }
@@ -257,6 +260,8 @@ pub struct Adjustments {
     pub strip_reasoning: bool,
     /// Send `reasoning_content` with every answer; a blank stands for none.
     pub pad_reasoning: bool,
+    /// Give calls without a thought signature the one that stands for none.
+    pub sign_tool_calls: bool,
     /// Leave out pictures; a note stands for each.
     pub drop_images: bool,
     /// Write tool results as text only; pictures become a note.

@@ -153,9 +153,12 @@ pub fn quirks_at(base_url: &BaseUrl, mode: ApiMode, model: &str) -> ServerQuirks
         "api.mistral.ai" => ServerQuirks { tool_call_ids: ToolCallIds::NineAlphanumeric, ..strict },
         "api.groq.com" => ServerQuirks { max_tokens_field: MaxTokensField::MaxCompletionTokens, ..strict },
         "api.x.ai" => strict,
-        "generativelanguage.googleapis.com" => {
-            ServerQuirks { reasoning_replay: ReasoningReplay::Never, reasoning_effort: true, ..unknown }
-        }
+        _ if base_url.is_under("googleapis.com") => ServerQuirks {
+            reasoning_replay: ReasoningReplay::Never,
+            reasoning_effort: unknown.reasoning_effort || model.contains("gemini"),
+            sign_tool_calls: demands_signatures(model),
+            ..unknown
+        },
         "api.deepseek.com" | "api.moonshot.ai" | "api.moonshot.cn" | "api.xiaomimimo.com"
             if mode == ApiMode::ChatCompletions =>
         {
@@ -171,6 +174,12 @@ pub fn quirks_at(base_url: &BaseUrl, mode: ApiMode, model: &str) -> ServerQuirks
 fn is_openai_reasoner(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     ["gpt-5", "o1", "o3", "o4", "codex"].iter().any(|start| name.starts_with(start)) && !name.contains("chat")
+}
+
+/// Models of Google that refuse calls without a thought signature: Gemini 3 and what came after it.
+fn demands_signatures(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    name.starts_with("gemini-") && !name.starts_with("gemini-1") && !name.starts_with("gemini-2")
 }
 
 /// True for models that think in silence before their first word, so that silence means less.
@@ -311,6 +320,14 @@ mod tests {
         assert!(unknown.tool_call_extra && !unknown.reasoning_effort && !unknown.prompt_cache);
         assert_eq!(quirks("https://api.openai.com/v1", "gpt-5-mini").system_role, SystemRole::Developer);
         assert_eq!(quirks("https://api.openai.com/v1", "gpt-4o").system_role, SystemRole::System);
+        for (base_url, model, expect) in [
+            (BuiltIn::named("gemini").unwrap().base_url, "gemini-3-pro-preview", true),
+            (BuiltIn::named("gemini").unwrap().base_url, "gemini-2.5-pro", false),
+            ("https://europe-west4-aiplatform.googleapis.com/v1/x/openapi", "google/gemini-3-flash", true),
+            ("http://127.0.0.1:1/v1", "gemini-3-pro", false),
+        ] {
+            assert_eq!(quirks(base_url, model).sign_tool_calls, expect, "{base_url} {model}");
+        }
         assert_eq!(
             quirks("https://api.deepseek.com/v1", "deepseek-reasoner").reasoning_replay,
             ReasoningReplay::Padded

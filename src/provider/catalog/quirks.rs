@@ -79,6 +79,7 @@ pub(super) fn override_quirks(known: ServerQuirks, configured: &Quirks) -> Resul
         (&mut quirks.reasoning_effort, configured.reasoning_effort),
         (&mut quirks.prompt_cache, configured.prompt_cache),
         (&mut quirks.tool_call_extra, configured.tool_call_extra),
+        (&mut quirks.sign_tool_calls, configured.sign_tool_calls),
     ] {
         *quirk = value.unwrap_or(*quirk);
     }
@@ -113,7 +114,7 @@ mod tests {
              effort_style = \"object\"\nprompt_cache_style = \"markers\"\nprompt_cache_ttl = \"1h\"\n\
              tool_images = \"inline\"\ntool_call_ids = \"nine_alphanumeric\"\nreplay_reasoning_content = true\n\
              stream_usage = false\nparallel_tool_calls = true\nreasoning_effort = true\nprompt_cache = true\n\
-             tool_call_extra = true",
+             tool_call_extra = true\nsign_tool_calls = true",
         );
         let wanted = ServerQuirks {
             empty_content: EmptyContent::Space,
@@ -129,6 +130,7 @@ mod tests {
             system_role: SystemRole::Developer,
             tool_images: ToolImages::Inline,
             tool_call_extra: true,
+            sign_tool_calls: true,
             tool_call_ids: ToolCallIds::NineAlphanumeric,
         };
         assert_eq!(set, Ok(wanted));

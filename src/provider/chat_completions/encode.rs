@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::body::{
@@ -19,6 +20,10 @@ use crate::provider::pictures::{left_out, text_of, text_with_note};
 use crate::provider::schema::without_patterns;
 use crate::provider::{ApiMode, Endpoint, ModelRequest};
 use crate::tool::ToolSpec;
+
+/// The signature that Google's documentation gives to calls of another model
+/// (ai.google.dev/gemini-api/docs/thought-signatures).
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The body of one call.
 #[must_use]
@@ -115,7 +120,8 @@ impl Messages<'_> {
         let native = assistant.native.as_ref();
         let is_own = native.is_some_and(|native| native.provider == self.endpoint.provider);
         let takes_extra = quirks.tool_call_extra && is_own && !self.endpoint.adjustments.strip_reasoning;
-        let tool_calls: Vec<_> = assistant.tool_calls.iter().map(|call| self.call(call, takes_extra)).collect();
+        let mut tool_calls: Vec<_> = assistant.tool_calls.iter().map(|call| self.call(call, takes_extra)).collect();
+        self.sign(&mut tool_calls);
         let content = if !assistant.text.is_empty() {
             Some(WireContent::Text(assistant.text.as_str().into()))
         } else if tool_calls.is_empty() {
@@ -171,7 +177,16 @@ impl Messages<'_> {
             id: self.call_id(&call.id),
             r#type: "function",
             function: WireCallFunction { name: &call.name, arguments },
-            extra_content: call.extra.as_ref().filter(|_| takes_extra),
+            extra_content: call.extra.as_ref().filter(|_| takes_extra).map(Cow::Borrowed),
+        }
+    }
+
+    /// Of calls that were made at once, one signature stands for all; the provider gives it to the first.
+    fn sign(self, calls: &mut [WireCall<'_>]) {
+        let is_demanded = self.endpoint.quirks.sign_tool_calls || self.endpoint.adjustments.sign_tool_calls;
+        let is_signed = calls.iter().any(|call| call.extra_content.is_some());
+        if let Some(first) = calls.first_mut().filter(|_| is_demanded && !is_signed) {
+            first.extra_content = Some(Cow::Owned(json!({"google": {"thought_signature": NO_SIGNATURE}})));
         }
     }
 

@@ -248,3 +248,31 @@ fn the_effort_goes_in_the_form_the_server_reads() {
     endpoint.quirks.effort_style = EffortStyle::Object;
     assert_eq!(fields(&endpoint), (None, Some(json!({"effort": "low"}))));
 }
+
+#[test]
+fn calls_of_another_model_get_the_signature_that_stands_for_none() {
+    let call = |id: &str, extra| ToolCall { id: id.into(), name: "t".into(), arguments: "{}".into(), extra };
+    let signature = json!({"google": {"thought_signature": "Es4B+/=="}});
+    let native = NativeItems { provider: "p".into(), model: "m".into(), ..NativeItems::default() };
+    let signed = AssistantMessage {
+        tool_calls: vec![call("c1", Some(signature.clone())), call("c2", None)],
+        native: Some(native),
+        ..AssistantMessage::default()
+    };
+    let unsigned =
+        AssistantMessage { tool_calls: vec![call("c3", None), call("c4", None)], ..AssistantMessage::default() };
+    let messages = [Message::Assistant(signed), Message::Assistant(unsigned)];
+    let extras = |endpoint: &Endpoint| -> Vec<Value> {
+        let sent = sent(endpoint, &messages);
+        let calls = sent.iter().flat_map(|message| message["tool_calls"].as_array().unwrap());
+        calls.map(|call| call["extra_content"].clone()).collect()
+    };
+    let mut gemini = endpoint("p", "m");
+    gemini.quirks.tool_call_extra = true;
+    assert_eq!(extras(&gemini), [signature.clone(), Value::Null, Value::Null, Value::Null]);
+    gemini.quirks.sign_tool_calls = true;
+    let none = json!({"google": {"thought_signature": "skip_thought_signature_validator"}});
+    assert_eq!(extras(&gemini), [signature, Value::Null, none.clone(), Value::Null]);
+    gemini.adjustments.strip_reasoning = true;
+    assert_eq!(extras(&gemini), [none.clone(), Value::Null, none, Value::Null]);
+}
