@@ -103,6 +103,11 @@ impl Gauge {
         self.lock().this_turn = 0;
     }
 
+    /// The turn goes on with another model, which may have as many compactions as the one before.
+    pub fn note_fallback(&self) {
+        self.lock().this_turn = 0;
+    }
+
     /// A model call was counted: `tokens` stand in the context now, `messages` of them in the history.
     /// 0 tokens: the provider counts nothing.
     pub fn note_usage(&self, tokens: u64, messages: usize, trigger: u64) {
@@ -254,6 +259,9 @@ mod tests {
         assert_eq!((gauge.next_of_turn(), gauge.may_begin()), (None, false));
         gauge.begin_turn();
         assert_eq!(gauge.next_of_turn(), Some(0));
+        (0..MAX_PER_TURN).for_each(|_| gauge.note_compaction(Gain::Good));
+        gauge.note_fallback();
+        assert_eq!(gauge.next_of_turn(), Some(0), "another model begins anew");
     }
 
     #[test]

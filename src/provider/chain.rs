@@ -65,19 +65,25 @@ impl FallbackChain {
 
     /// Goes on with the next model that does not rest and is not the failed one under another name. Returns it.
     pub fn fall_back(&self, rest: Option<Duration>) -> Option<Arc<Endpoint>> {
-        let now = Instant::now();
         let mut state = self.lock();
         if let Some(rest) = rest {
-            state.current.rests_until = now.checked_add(rest);
+            state.current.rests_until = Instant::now().checked_add(rest);
         }
-        let failed = Arc::clone(&state.current.endpoint);
-        let at = state.current_at;
-        let usable = |(position, entry): &&(usize, Entry)| {
-            *position > at && entry.is_awake(now) && !is_same(&entry.endpoint, &failed)
-        };
-        let next = state.others.iter().filter(usable).map(|(position, _)| *position).min()?;
-        state.select(next);
-        Some(Arc::clone(&state.current.endpoint))
+        state.advance(|_, _| true)
+    }
+
+    /// As [`fall_back`](Self::fall_back), for a conversation that is too long for the current model: only a model whose
+    /// window may be larger can take it. Of a window that nobody has named, nothing is known.
+    pub fn fall_back_to_larger(&self) -> Option<Arc<Endpoint>> {
+        let is_open = |endpoint: &Endpoint| endpoint.is_window_assumed && endpoint.adjustments.context_window.is_none();
+        self.lock().advance(|next, failed| is_open(next) || is_open(failed) || next.window() > failed.window())
+    }
+
+    /// How many models are left to fall back to.
+    #[must_use]
+    pub fn fallbacks_left(&self) -> u32 {
+        let state = self.lock();
+        u32::try_from(state.fallbacks(|_, _| true).count()).unwrap_or(u32::MAX)
     }
 
     /// A chain of the same models that goes its own way from here: what befalls one does not move the other.
@@ -127,6 +133,24 @@ impl FallbackChain {
 }
 
 impl State {
+    /// Goes on with the next model that can be used and that `suits` in the place of the failed one.
+    fn advance(&mut self, suits: impl Fn(&Endpoint, &Endpoint) -> bool) -> Option<Arc<Endpoint>> {
+        let next = self.fallbacks(suits).min()?;
+        self.select(next);
+        Some(Arc::clone(&self.current.endpoint))
+    }
+
+    /// The positions of the models that can take the failed one's place.
+    fn fallbacks(&self, suits: impl Fn(&Endpoint, &Endpoint) -> bool) -> impl Iterator<Item = usize> {
+        let now = Instant::now();
+        let failed = &self.current.endpoint;
+        self.others.iter().filter_map(move |(position, entry)| {
+            let endpoint = &entry.endpoint;
+            let is_usable = *position > self.current_at && entry.is_awake(now) && !is_same(endpoint, failed);
+            (is_usable && suits(endpoint, failed)).then_some(*position)
+        })
+    }
+
     fn select(&mut self, position: usize) {
         let current_at = self.current_at;
         if let Some((at, entry)) = self.others.iter_mut().find(|(at, _)| *at == position) {
@@ -182,6 +206,24 @@ mod tests {
         chain.fall_back(Some(Duration::from_secs(60)));
         chain.begin_turn();
         assert_eq!(current(&chain), "p/m", "when all rest, the primary");
+    }
+
+    #[test]
+    fn what_is_too_long_goes_to_a_larger_window_only() {
+        let sized = |name: &str, context_window| Endpoint { context_window, ..endpoint(name, "m") };
+        let unknown = Endpoint { is_window_assumed: true, ..sized("u", 1_000) };
+        let chain = FallbackChain::new(sized("p", 8_000), vec![sized("s", 8_000), sized("l", 9_000), unknown]);
+        assert_eq!(chain.fall_back_to_larger().unwrap().id(), "l/m");
+        assert_eq!(chain.fall_back_to_larger().unwrap().id(), "u/m", "nobody knows that it is no larger");
+        assert!(chain.fall_back_to_larger().is_none());
+        chain.begin_turn();
+        assert_eq!(current(&chain), "p/m");
+        let assumed = Endpoint { is_window_assumed: true, ..sized("p", 8_000) };
+        let chain = FallbackChain::new(assumed, vec![sized("s", 8_000)]);
+        assert_eq!(chain.fall_back_to_larger().unwrap().id(), "s/m");
+        chain.begin_turn();
+        chain.adjust(|adjustments| adjustments.context_window = Some(8_000));
+        assert!(chain.fall_back_to_larger().is_none(), "the provider has named it");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! The caller sends, sleeps and compacts, so that each of these can be cancelled.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
@@ -38,6 +39,15 @@ pub enum Visible {
     Nothing,
     /// Text, reasoning or the start of a call was told.
     Something,
+}
+
+/// Whether a conversation holds pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pictures {
+    /// There are none.
+    None,
+    /// There is at least one.
+    Some,
 }
 
 /// What to do after a failed attempt.
@@ -91,10 +101,10 @@ impl Recovery {
         endpoint.rest_key(error);
         self.requests += 1;
         self.failures += 1;
-        if self.requests >= MAX_REQUESTS.max(endpoint.retry.max_retries.saturating_add(1)) {
-            return Action::Fail;
+        let mut action = self.decide(chain, &endpoint, error);
+        if self.requests >= most_requests(&endpoint) {
+            action = self.only_others(chain, &endpoint, error, action);
         }
-        let action = self.decide(chain, &endpoint, error);
         match action {
             Action::Again { after, notice: None } if visible == Visible::Something => Action::Again {
                 after,
@@ -104,16 +114,32 @@ impl Recovery {
         }
     }
 
-    /// What to do when the history cannot be made shorter: leave pictures out, else give up.
-    pub fn cannot_compact(&mut self, chain: &FallbackChain, error: &ProviderError) -> Action {
-        self.compactions = MAX_COMPACTIONS;
-        if error.kind != ErrorKind::PayloadTooLarge {
-            return Action::Fail;
+    /// Enough requests were sent: what is left is to ask each model once that was not asked yet.
+    fn only_others(&mut self, chain: &FallbackChain, asked: &Endpoint, error: &ProviderError, next: Action) -> Action {
+        match next {
+            Action::Again { .. } if chain.current().id() == asked.id() => self.fall_back(chain, error, None),
+            Action::Again { .. } => next,
+            Action::Compact { .. } | Action::Fail => Action::Fail,
         }
-        self.mend(chain, "Pictures were left out of the request because it was too large.", |adjustments| {
-            adjustments.drop_images = true;
-        })
-        .unwrap_or(Action::Fail)
+    }
+
+    /// What to do when the history cannot be made shorter: leave pictures out, else ask a model that may take it as it
+    /// is, else give up.
+    pub fn cannot_compact(&mut self, chain: &FallbackChain, error: &ProviderError, pictures: Pictures) -> Action {
+        self.compactions = MAX_COMPACTIONS;
+        let failed = chain.current().id();
+        if error.kind != ErrorKind::PayloadTooLarge {
+            return self.go_on(&failed, chain.fall_back_to_larger(), error);
+        }
+        let without_pictures = match pictures {
+            Pictures::Some => {
+                let notice = "Pictures were left out of the request because it was too large.";
+                self.mend(chain, notice, |adjustments| adjustments.drop_images = true)
+            }
+            Pictures::None => None,
+        };
+        // The size of a body is limited by the server, whatever the model reads.
+        without_pictures.unwrap_or_else(|| self.fall_back(chain, error, None))
     }
 
     fn decide(&mut self, chain: &FallbackChain, endpoint: &Endpoint, error: &ProviderError) -> Action {
@@ -188,7 +214,9 @@ impl Recovery {
     fn wait(&mut self, chain: &FallbackChain, endpoint: &Endpoint, error: &ProviderError) -> Action {
         let asked = asked_wait(endpoint, error);
         let is_too_long = asked.is_some_and(|wait| wait > MAX_WAIT);
-        if self.failures > endpoint.retry.max_retries || is_too_long {
+        // A request is kept for each model that is left.
+        let is_enough = self.requests.saturating_add(chain.fallbacks_left()) >= most_requests(endpoint);
+        if self.failures > endpoint.retry.max_retries || is_enough || is_too_long {
             return self.fall_back(chain, error, asked.map(|wait| wait.min(MAX_WAIT)));
         }
         let after = match asked {
@@ -209,7 +237,11 @@ impl Recovery {
 
     fn fall_back(&mut self, chain: &FallbackChain, error: &ProviderError, rest: Option<Duration>) -> Action {
         let failed = chain.current().id();
-        let Some(next) = chain.fall_back(rest) else { return Action::Fail };
+        self.go_on(&failed, chain.fall_back(rest), error)
+    }
+
+    fn go_on(&mut self, failed: &str, next: Option<Arc<Endpoint>>, error: &ProviderError) -> Action {
+        let Some(next) = next else { return Action::Fail };
         self.failures = 0;
         let notice = format!("{failed} failed ({}); going on with {}.", reason(error), next.id());
         Action::Again { after: Duration::ZERO, notice: Some(notice) }
@@ -248,9 +280,16 @@ impl Recovery {
                 })
             }
             ErrorKind::MultimodalToolContentUnsupported => self.mend(chain, "", |a| a.flatten_tool_results = true),
-            ErrorKind::InvalidEncryptedContent | ErrorKind::ThinkingSignature => {
-                self.mend(chain, "", |a| a.strip_reasoning = true)
+            // Calls of another model have no signature that this one accepts.
+            ErrorKind::ThinkingSignature
+                if says("thought_signature") && says("missing") && chain.adjust(|a| a.sign_tool_calls = true) =>
+            {
+                Some(Action::Again { after: Duration::ZERO, notice: None })
             }
+            ErrorKind::InvalidEncryptedContent | ErrorKind::ThinkingSignature => self.mend(chain, "", |a| {
+                a.strip_reasoning = true;
+                a.sign_tool_calls |= says("thought_signature");
+            }),
             ErrorKind::OauthLongContextBetaForbidden => self.mend(chain, "", |a| a.drop_beta_headers = true),
             ErrorKind::LlamaCppGrammarPattern => self.mend(chain, "", |a| a.strip_schema_patterns = true),
             // A server that wants reasoning with every answer, also with those that have none of its own.
@@ -281,6 +320,11 @@ impl Default for Recovery {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// The most requests of one model call, but for those that each further model gets.
+fn most_requests(endpoint: &Endpoint) -> u32 {
+    MAX_REQUESTS.max(endpoint.retry.max_retries.saturating_add(1))
 }
 
 fn lower(known: &mut Option<u64>, limit: u64) {

@@ -6,7 +6,7 @@ use turnd_protocol::error_code;
 
 use crate::provider::{ErrorKind, ProviderError};
 use crate::session::SessionError;
-use crate::turn::{TurnReport, TurnStatus};
+use crate::turn::{ExitReason, TurnReport, TurnStatus};
 
 use super::to_client::pending_steer;
 
@@ -73,7 +73,7 @@ impl Error {
         debug_assert_eq!(report.status(), TurnStatus::Failed);
         let exit = report.exit.as_str();
         let mut error = match &report.error {
-            Some(error) => Self::of_provider(error, exit),
+            Some(error) => Self::of_provider(error, report.exit),
             None => {
                 let detail = report.detail.clone();
                 let message = match &detail {
@@ -90,14 +90,15 @@ impl Error {
         error
     }
 
-    fn of_provider(error: &ProviderError, exit: &str) -> Self {
+    fn of_provider(error: &ProviderError, exit: ExitReason) -> Self {
         let data = json!({
             "kind": error.kind.as_str(),
             "status": error.status,
             "provider": error.provider,
             "model": error.model,
-            "exitReason": exit,
-            "retryable": error.kind.hints().retryable,
+            "exitReason": exit.as_str(),
+            // What does not fit the model does not fit it the next time either.
+            "retryable": error.kind.hints().retryable && exit != ExitReason::ContextCompressionExhausted,
             "requestId": error.request_id,
         });
         let code =
@@ -125,7 +126,6 @@ fn bounded_texts(data: Value) -> Value {
 }
 
 fn failure_text(report: &TurnReport) -> &'static str {
-    use crate::turn::ExitReason;
     match report.exit {
         ExitReason::EmptyResponseExhausted => "the model kept answering with nothing",
         ExitReason::InvalidToolCallsExhausted => "the model kept calling tools that do not exist",

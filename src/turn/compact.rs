@@ -8,13 +8,14 @@ use crate::compression::{self, Change, Gain, Plan, Request, Summary, Urgency, Wr
 use crate::hook::HookPoint;
 use crate::message::{Message, Usage};
 use crate::provider::auxiliary::SideTask;
-use crate::provider::recovery::{Action, Recovery};
+use crate::provider::recovery::{Action, Pictures, Recovery};
 use crate::provider::{ProviderError, pricing};
 
 use super::answer::Retake;
 use super::context::TurnContext;
 use super::event::{CompactionState, Severity, TurnEvent};
 use super::payload;
+use super::pictures::has_picture;
 use super::port::{Record, RecordError, TurnIo};
 use super::run::Turn;
 use super::step::CallEnd;
@@ -107,22 +108,32 @@ impl<Io: TurnIo> Turn<'_, Io> {
         retake: &mut Retake,
     ) -> Result<Option<CallEnd>, RecordError> {
         let context = self.scope.context;
-        let Some(attempt) = context.compactor.gauge.next_of_turn() else {
-            return Ok(Some(CallEnd::Exhausted(error)));
+        let room = match context.compactor.gauge.next_of_turn() {
+            Some(attempt) => self.compact(Urgency::Refused(attempt), None, retake).await?,
+            None => Room::NotMade,
         };
-        match self.compact(Urgency::Refused(attempt), None, retake).await? {
+        match room {
             Room::Made => Ok(None),
-            Room::NotMade => Ok(match Recovery::new().cannot_compact(&context.chain, &error) {
-                Action::Again { notice, .. } => {
-                    if let Some(text) = notice {
-                        self.scope.io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
-                    }
-                    None
-                }
-                Action::Compact { .. } | Action::Fail => Some(CallEnd::Exhausted(error)),
-            }),
+            Room::NotMade => Ok(self.do_without_room(error).await),
             room => Ok(room.end()),
         }
+    }
+
+    /// Asks for less than the history, or another model. Gives the call's end when neither is left to try.
+    async fn do_without_room(&self, error: ProviderError) -> Option<CallEnd> {
+        let context = self.scope.context;
+        let failed = context.chain.current().id();
+        let pictures = if self.history.iter().any(has_picture) { Pictures::Some } else { Pictures::None };
+        let Action::Again { notice, .. } = Recovery::new().cannot_compact(&context.chain, &error, pictures) else {
+            return Some(CallEnd::Exhausted(error));
+        };
+        if context.chain.current().id() != failed {
+            context.compactor.gauge.note_fallback();
+        }
+        if let Some(text) = notice {
+            self.scope.io.emit(TurnEvent::Notice { severity: Severity::Warning, text }).await;
+        }
+        None
     }
 
     /// `retake`: what the request that comes next asks beside the history.

@@ -21,6 +21,7 @@ use crate::tool::ToolSpec;
 use super::context::Scope;
 use super::event::{Severity, TurnEvent};
 use super::payload::{self, Asked};
+use super::pictures::has_picture;
 use super::port::TurnIo;
 
 /// What is asked of the model.
@@ -138,6 +139,10 @@ impl<Io: TurnIo> Attempts<'_, Io> {
                 Err(error) => error,
             };
             self.reclassify(asked, &mut error).await;
+            // Nothing is gained by leaving out what is not there.
+            if error.kind == ErrorKind::ImageTooLarge && !self.call.history.iter().any(has_picture) {
+                error.kind = ErrorKind::FormatError;
+            }
             tracing::debug!(%error, kind = error.kind.as_str(), "a model call failed");
             let visible = self.abandon();
             if self.sees_for_it(&error) {

@@ -107,7 +107,7 @@ fn with_fallbacks_each_reason_leaves_the_primary_at_its_time() {
     check(ErrorKind::RateLimit, &["p", "f", "g", "g", "g", "g"]);
     check(ErrorKind::Overloaded, &["p", "p", "f", "f", "g", "g"]);
     check(ErrorKind::Timeout, &["p", "p", "f", "f", "g", "g"]);
-    check(ErrorKind::ServerError, &["p", "p", "p", "p", "f", "f"]);
+    check(ErrorKind::ServerError, &["p", "p", "p", "p", "f", "g"]);
     check(ErrorKind::SslCertVerification, &["p"]);
 }
 
@@ -127,6 +127,17 @@ fn a_failing_fallback_is_passed_over() {
     assert_eq!(chain.current().provider, "f");
     let action = recovery.next(&chain, &error(ErrorKind::Auth), Visible::Nothing);
     assert!(matches!(action, Action::Again { notice: Some(text), .. } if text.contains("going on with g/o")));
+}
+
+#[test]
+fn the_last_fallback_is_asked_too_however_many_there_are() {
+    let names = ["f", "g", "h", "i", "j", "k", "l"];
+    let chain = |count: usize| {
+        FallbackChain::new(endpoint("p", "m"), names.iter().take(count).map(|name| endpoint(name, "n")).collect())
+    };
+    for (count, expect) in [(0, "pppp"), (1, "ppppff"), (2, "ppppfg"), (4, "ppfghi"), (7, "pfghijkl")] {
+        assert_eq!(asked(&chain(count), ErrorKind::ServerError).concat(), expect);
+    }
 }
 
 #[test]
@@ -243,8 +254,26 @@ fn a_payload_that_cannot_be_compacted_loses_its_pictures_once() {
     let large = error(ErrorKind::PayloadTooLarge);
     let mut recovery = Recovery::new();
     assert!(matches!(recovery.next(&chain, &large, Visible::Nothing), Action::Compact { .. }));
-    assert!(matches!(recovery.cannot_compact(&chain, &large), Action::Again { .. }));
+    assert!(matches!(recovery.cannot_compact(&chain, &large, Pictures::Some), Action::Again { .. }));
     assert!(chain.current().adjustments.drop_images);
-    assert_eq!(recovery.cannot_compact(&chain, &large), Action::Fail);
-    assert_eq!(recovery.cannot_compact(&alone(), &error(ErrorKind::ContextOverflow)), Action::Fail);
+    assert_eq!(recovery.cannot_compact(&chain, &large, Pictures::Some), Action::Fail);
+    assert_eq!(recovery.cannot_compact(&alone(), &error(ErrorKind::ContextOverflow), Pictures::Some), Action::Fail);
+}
+
+#[test]
+fn what_cannot_be_made_shorter_goes_to_a_model_that_may_take_it() {
+    let sized = |name: &str, context_window| Endpoint { context_window, ..endpoint(name, "m") };
+    let chain = || FallbackChain::new(sized("p", 8_000), vec![sized("s", 4_000), sized("l", 16_000)]);
+    for (kind, expect) in [(ErrorKind::ContextOverflow, "l"), (ErrorKind::LongContextTier, "l")] {
+        let chain = chain();
+        let action = Recovery::new().cannot_compact(&chain, &error(kind), Pictures::None);
+        assert!(matches!(&action, Action::Again { notice: Some(text), .. } if text.contains("going on with l/m")));
+        assert_eq!(chain.current().provider, expect);
+        assert_eq!(Recovery::new().cannot_compact(&chain, &error(kind), Pictures::None), Action::Fail);
+    }
+    let (chain, large) = (chain(), error(ErrorKind::PayloadTooLarge));
+    Recovery::new().cannot_compact(&chain, &large, Pictures::Some);
+    assert!(chain.current().adjustments.drop_images, "pictures go first, where there are some");
+    Recovery::new().cannot_compact(&chain, &large, Pictures::Some);
+    assert_eq!(chain.current().provider, "s", "another server, whatever its window");
 }
