@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::config::RuleEffect;
 use crate::tool::output::one_line;
-use crate::tool::{Access, CallPlan, ForeignTool};
+use crate::tool::{Access, CallPlan, ForeignTool, Hold};
 
 use super::display;
 use super::need::{Findings, NeedKind};
@@ -44,6 +44,7 @@ impl Case<'_> {
                 Access::Fetch(address) => self.fetch(address, &mut findings),
                 Access::Note(path) => self.note(path, &mut findings),
                 Access::External(tool) => self.external(tool, &mut findings),
+                Access::Feed(hold) => self.feed(*hold, &mut findings),
             }
         }
         let is_foreign = self.tool.starts_with("mcp_");
@@ -63,13 +64,18 @@ impl Case<'_> {
             .map(|access| match access {
                 Access::Read(path) | Access::Write(path) | Access::Note(path) => real(path),
                 Access::Execute { cwd, .. } => real(cwd),
-                Access::Fetch(_) | Access::External(_) => PathBuf::new(),
+                Access::Fetch(_) | Access::External(_) | Access::Feed(_) => PathBuf::new(),
             })
             .collect()
     }
 
     pub(super) fn rules_with(&self, effect: RuleEffect) -> impl Iterator<Item = &Rule> {
-        self.rules.iter().filter(move |rule| rule.effect == effect && rule.concerns_tool(self.tool))
+        // What may not be run may not be typed into a shell that runs.
+        let feeds = self.plan.access.iter().any(|access| matches!(access, Access::Feed(_)));
+        let concerns = move |rule: &Rule| {
+            rule.concerns_tool(self.tool) || feeds && effect != RuleEffect::Allow && rule.concerns_tool("terminal")
+        };
+        self.rules.iter().filter(move |rule| rule.effect == effect && concerns(rule))
     }
 
     fn whole_tool_rules(&self, findings: &mut Findings) {
@@ -186,6 +192,18 @@ impl Case<'_> {
         findings.changes(|| format!("writes {shown}"));
         if !self.rules_with(RuleEffect::Allow).any(Rule::is_whole_tool) {
             findings.need(NeedKind::Elsewhere, format!("changes what every later session is told: {shown}"));
+        }
+    }
+
+    /// Input to a command that runs. What it means there is not known: it may go on where other input ended.
+    fn feed(&self, hold: Hold, findings: &mut Findings) {
+        findings.changes(|| "gives input to a command that runs".to_owned());
+        if self.rules_with(RuleEffect::Allow).any(Rule::is_whole_tool) {
+            return;
+        }
+        match hold {
+            Hold::Sandbox => findings.need(NeedKind::Command, "gives input to a command that runs"),
+            Hold::Nothing => findings.need(NeedKind::Elsewhere, "gives input to a command that no sandbox holds"),
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::tool::{Access, CallPlan};
+use crate::tool::{Access, CallPlan, Hold};
 
 /// SHA-256 over tool, exact argument bytes, folder, resolved paths and policy epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,6 +70,10 @@ impl Subject<'_> {
                     field(b"fetch");
                     field(address.as_bytes());
                 }
+                Access::Feed(hold) => field(match hold {
+                    Hold::Sandbox => b"feed held",
+                    Hold::Nothing => b"feed free",
+                }),
                 Access::External(tool) => {
                     field(b"external");
                     field(tool.name.as_bytes());

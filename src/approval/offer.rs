@@ -73,6 +73,8 @@ impl super::verdict::Offer {
                     covers.push(format!("calls of {}", case.tool));
                     rules.push(rule(case.tool));
                 }
+                // Each input is another one.
+                Access::Feed(_) => return None,
                 Access::External(tool) => {
                     covers.push(format!("calls of {}", case.tool));
                     let definition = Some(tool.definition.clone()).filter(|definition| !definition.is_empty());

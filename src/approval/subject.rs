@@ -23,8 +23,10 @@ pub(super) fn subject(case: &Case<'_>) -> String {
         Access::Note(path) => display::escape(&path.to_string_lossy()),
         Access::Fetch(address) => display::escape(address),
         Access::External(tool) => display::escape(&tool.name),
+        Access::Feed(_) => String::new(),
     };
-    case.plan.access.iter().map(shown).collect::<Vec<_>>().join("\n")
+    let subjects = case.plan.access.iter().filter(|access| !matches!(access, Access::Feed(_)));
+    subjects.map(shown).collect::<Vec<_>>().join("\n")
 }
 
 fn command_text(command: &str) -> String {

@@ -99,7 +99,7 @@ impl Tool for ProcessTool {
     ) -> BoxFuture<'a, Result<Prepared, ToolFailure>> {
         Box::pin(async move {
             let work = args::parse::<Arguments>(&SPEC, arguments)?.work()?;
-            let plan = plan(&work, context);
+            let plan = plan(&work, &self.background, context);
             let background = self.background.clone();
             let max_chars = context.limits.max_result_chars;
             Ok(Prepared::new(plan, move |run: RunContext| async move {
@@ -116,7 +116,7 @@ impl Tool for ProcessTool {
     }
 }
 
-fn plan(work: &Work, context: &ToolContext) -> CallPlan {
+fn plan(work: &Work, background: &Background, context: &ToolContext) -> CallPlan {
     let (title, access) = match work {
         Work::List => ("List background commands".into(), Vec::new()),
         Work::Read { id, .. } => (format!("Read output of process {id}"), Vec::new()),
@@ -124,7 +124,10 @@ fn plan(work: &Work, context: &ToolContext) -> CallPlan {
         // The program may be a shell, so its input is judged as a command would be.
         Work::Write { id, input } => (
             format!("Write to process {id}: {}", one_line(input, 100)),
-            vec![Access::Execute { command: input.clone(), cwd: context.cwd.clone() }],
+            vec![
+                Access::Execute { command: input.clone(), cwd: context.cwd.clone() },
+                Access::Feed(background.hold(*id)),
+            ],
         ),
     };
     CallPlan { title, kind: ToolKind::Execute, access, ..CallPlan::default() }
@@ -180,6 +183,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::tool::Hold;
     use crate::tool::process::Processes;
     use crate::tool::terminal::Terminal;
     use crate::tool::testing::Workspace;
@@ -245,7 +249,7 @@ mod tests {
         let arguments = json!({"action": "write", "id": 1, "input": "rm -rf /\n"});
         let prepared = desk.workspace.prepare(&desk.tool, arguments).await.unwrap();
         let access = Access::Execute { command: "rm -rf /\n".into(), cwd: desk.workspace.context.cwd.clone() };
-        assert_eq!(prepared.plan.access, [access]);
+        assert_eq!(prepared.plan.access, [access, Access::Feed(Hold::Nothing)]);
     }
 
     #[tokio::test]

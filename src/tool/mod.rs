@@ -241,6 +241,17 @@ pub enum Access {
     Note(PathBuf),
     /// Calls something whose effect nobody here can know: a tool of an MCP server.
     External(ForeignTool),
+    /// Gives input to a command that runs already; what the input would be as a command stands beside this.
+    Feed(Hold),
+}
+
+/// What holds a command that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// The sandbox.
+    Sandbox,
+    /// Only the answer it was started with.
+    Nothing,
 }
 
 /// Somebody else's tool, as it was when the call was prepared.

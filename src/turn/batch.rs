@@ -391,6 +391,7 @@ fn pair_conflicts(a: &Access, b: &Access) -> bool {
         (Access::Write(written), Access::Write(other) | Access::Read(other)) => overlap(written, other),
         (Access::Write(_), Access::Execute { .. } | Access::External(_)) => true,
         (Access::Note(changed), Access::Note(other)) => changed == other,
+        (Access::Feed(_), Access::Feed(_)) => true,
         _ => false,
     }
 }

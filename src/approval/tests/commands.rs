@@ -64,6 +64,25 @@ fn a_rule_for_a_program_covers_no_option_that_runs_another() {
 }
 
 #[test]
+fn input_to_a_running_command_is_a_question_of_its_own() {
+    let check = |mode: Mode, hold: Hold, input: &str, expected: &str| {
+        let gate = World::new().with(RuleEffect::Deny, &["touch *"]).mode(mode).sandboxed().gate();
+        let access = vec![execute(&gate, input), Access::Feed(hold)];
+        let verdict = judge(&gate, "process", &json!({ "action": "write", "input": input }), access);
+        assert_eq!(name(&verdict), expected, "{mode:?} {hold:?} {input}");
+        assert!(!matches!(verdict, Verdict::Ask(question) if question.remember.is_some()), "{input}");
+    };
+    // A half of a command may look like one that only reads.
+    check(Mode::Ask, Hold::Sandbox, "sort victim ", "ask");
+    check(Mode::Auto, Hold::Sandbox, "echo -o PWN\n", "allow");
+    check(Mode::Auto, Hold::Nothing, "echo -o PWN\n", "ask");
+    check(Mode::Plan, Hold::Sandbox, "ls\n", "block");
+    for mode in Mode::ALL {
+        check(mode, Hold::Sandbox, "touch PWN\n", "block");
+    }
+}
+
+#[test]
 fn git_files_with_names_like_settings_are_only_files() {
     let gate = World::new().gate();
     for command in ["git diff include.h", "git log -- merge.rs", "git blame credential.py", "git show HEAD:alias.rs"] {

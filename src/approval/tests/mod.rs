@@ -14,7 +14,7 @@ use super::place::View;
 use super::{Gate, GateSetup, HookVerdict, Places, RememberedRules, SandboxState, Verdict};
 use crate::config::{Mode, RuleConfig, RuleEffect};
 use crate::sandbox::SandboxPolicy;
-use crate::tool::{Access, CallPlan, ForeignTool};
+use crate::tool::{Access, CallPlan, ForeignTool, Hold};
 
 /// A workspace with something to protect, a home folder and a place outside.
 pub(super) struct World {

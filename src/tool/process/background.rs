@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Capture, CommandLine, Ended, Processes};
+use crate::tool::Hold;
 
 /// Commands a session may have running at a time, and ended ones that can still be read.
 const MAX_COMMANDS: usize = 16;
@@ -135,6 +136,13 @@ impl Background {
         let news = status.output.since(command.read_bytes);
         command.read_bytes = status.output.total_bytes();
         Some((status, news))
+    }
+
+    /// What holds a command.
+    #[must_use]
+    pub fn hold(&self, id: u32) -> Hold {
+        let is_held = self.commands().by_id.get(&id).is_some_and(|command| command.line.sandbox.is_some());
+        if is_held { Hold::Sandbox } else { Hold::Nothing }
     }
 
     /// Gives the command input, as it is.
