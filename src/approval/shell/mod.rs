@@ -7,6 +7,7 @@
 //! word for word.
 
 mod decode;
+mod runner;
 mod strict;
 mod tree;
 mod unwrap;

@@ -1,5 +1,6 @@
 //! Wrappers: programs whose arguments are another command.
 
+use super::runner;
 use super::word::{Command, Word, WordKind};
 
 /// What a command runs in turn.
@@ -105,7 +106,9 @@ pub(in crate::approval) fn interpreter(name: &str) -> Option<&'static str> {
 
 /// True for a program that only runs another.
 pub(in crate::approval) fn is_wrapper(name: &str) -> bool {
-    WRAPPERS.iter().any(|wrapper| wrapper.name == name) || matches!(name, "eval" | "ssh" | "su" | "trap" | "find")
+    WRAPPERS.iter().any(|wrapper| wrapper.name == name)
+        || runner::is_bare(name)
+        || matches!(name, "eval" | "ssh" | "su" | "trap" | "find")
 }
 
 /// The program that a wrapper runs, as its words name it.
@@ -141,6 +144,9 @@ pub(super) fn inner(command: &Command) -> Vec<Inner> {
     }
     if interpreter(&name).is_some() {
         return interpreted(command);
+    }
+    if let Some(inner) = runner::inner(&name, command) {
+        return inner;
     }
     WRAPPERS.iter().find(|wrapper| wrapper.name == name).map(|wrapper| wrapped(command, wrapper)).unwrap_or_default()
 }
