@@ -28,7 +28,7 @@ mod verdict;
 
 pub use digest::Digest;
 pub use gate::{Gate, GateSetup, SandboxState};
-pub use place::{Places, secrets_of_home};
+pub use place::{Places, secrets_of_home, secrets_of_system};
 pub use remembered::{Remembered, RememberedRules, RulesError};
 pub use verdict::{HookVerdict, Judgement, Offer, Question, Scope, Verdict};
 

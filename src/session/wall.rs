@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::approval::{SandboxState, secrets_of_home};
+use crate::approval::{SandboxState, secrets_of_home, secrets_of_system};
 use crate::config::{Config, SandboxMode};
 use crate::sandbox::{Facts, Limits, SandboxPolicy, View};
 use crate::tool::process;
@@ -57,6 +57,7 @@ pub fn sandbox_policy(config: &Config, cwd: &Path, additional_roots: &[PathBuf])
     let mut deny_read: Vec<PathBuf> = settings.deny_read.iter().filter(|text| !text.is_empty()).map(path).collect();
     deny_read.push(config.home.clone());
     deny_read.extend(home.as_deref().map(secrets_of_home).unwrap_or_default());
+    deny_read.extend(secrets_of_system());
     let limits = Limits {
         processes: settings.max_processes,
         memory_bytes: settings.max_memory_mb.saturating_mul(BYTES_PER_MEGABYTE),

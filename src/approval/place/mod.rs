@@ -19,7 +19,7 @@ use globset::GlobMatcher;
 
 pub(super) use expand::expand;
 pub(super) use names::Standing;
-pub use names::secrets_of_home;
+pub use names::{secrets_of_home, secrets_of_system};
 use real::{absolute, normal, real_path};
 
 use super::rule::path_glob;
@@ -213,6 +213,7 @@ impl Places {
         [&spot.spelled, &spot.real].into_iter().any(|path| {
             path.starts_with(&self.turnd_home)
                 || names::has_secret_name(self.below_root(path))
+                || names::is_secret_of_system(path)
                 || names::is_secret_of_home(path, self.user_home.as_ref().map(|home| home.0.as_path()))
                 || names::is_secret_of_home(path, self.user_home.as_ref().map(|home| home.1.as_path()))
         })
@@ -340,6 +341,8 @@ mod tests {
         let dir = fixture();
         let places = places(dir.path());
         for path in [".env", "src/.env.local", ".ENV", "~/.ssh/id_ed25519", "~/.aws/credentials", "~/.netrc", "id_rsa"]
+            .into_iter()
+            .chain(["~/.codex/auth.json", "~/.config/BraveSoftware/x", "/etc/shadow", "/etc/ssh/ssh_host_rsa_key"])
         {
             assert_eq!(places.standing(&spot(&places, path)), Standing::Secret, "{path}");
             assert!(places.hides_from_search(Path::new(path)), "{path}");

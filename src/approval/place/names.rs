@@ -63,7 +63,16 @@ fn is_control_name(name: &str) -> bool {
 /// Files and folders in the home folder that hold secrets, by their path below it.
 const SECRET_IN_HOME: &str = ".ssh .aws .gnupg .netrc .git-credentials .config/gh .config/git/credentials .config/gcloud .azure .kube \
     .docker/config.json .npmrc .pypirc .pgpass .my.cnf .cargo/credentials .cargo/credentials.toml .password-store \
-    .local/share/keyrings .mozilla .config/google-chrome .config/chromium .config/rclone .bash_history";
+    .local/share/keyrings .mozilla .thunderbird .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge \
+    .config/rclone .config/op .config/hub .config/glab-cli .config/doctl .config/containers/auth.json .config/github-copilot \
+    .vault-token .terraform.d/credentials.tfrc.json .oci .fly .gem/credentials .composer/auth.json .config/composer/auth.json \
+    .claude.json .claude/.credentials.json .codex/auth.json .gemini/oauth_creds.json .local/share/opencode/auth.json \
+    .bash_history .zsh_history .local/share/fish/fish_history .python_history .node_repl_history .psql_history .mysql_history \
+    .sqlite_history";
+
+/// Files and folders of the system that hold secrets. A daemon of root can read them.
+const SECRET_OF_SYSTEM: &str =
+    "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssl/private";
 
 /// Names that hold secrets wherever they lie.
 const SECRET_NAMES: &str = ".env .envrc .netrc _netrc .git-credentials .pgpass .pypirc .my.cnf .htpasswd id_rsa id_dsa id_ecdsa id_ed25519 \
@@ -75,13 +84,25 @@ pub fn secrets_of_home(home: &Path) -> Vec<PathBuf> {
     SECRET_IN_HOME.split_ascii_whitespace().map(|name| home.join(name)).collect()
 }
 
+/// The files and folders of the system that hold secrets.
+#[must_use]
+pub fn secrets_of_system() -> Vec<PathBuf> {
+    SECRET_OF_SYSTEM.split_ascii_whitespace().map(PathBuf::from).collect()
+}
+
+/// True for a file of the system that holds secrets.
+pub(super) fn is_secret_of_system(path: &Path) -> bool {
+    SECRET_OF_SYSTEM.split_ascii_whitespace().any(|secret| path.starts_with(secret))
+}
+
 /// True for a file below the home folder that holds secrets.
 pub(super) fn is_secret_of_home(path: &Path, home: Option<&Path>) -> bool {
     home.and_then(|home| path.strip_prefix(home).ok()).is_some_and(|rest| {
         let rest = folded(rest).join("/");
         SECRET_IN_HOME
             .split_ascii_whitespace()
-            .any(|secret| rest.strip_prefix(secret).is_some_and(|r| r.is_empty() || r.starts_with('/')))
+            .map(str::to_ascii_lowercase)
+            .any(|secret| rest.strip_prefix(secret.as_str()).is_some_and(|r| r.is_empty() || r.starts_with('/')))
     })
 }
 
@@ -93,6 +114,9 @@ pub(super) fn has_secret_name(path: &Path) -> bool {
 /// True for a (folded) name that holds secrets wherever it lies.
 fn is_secret_name(name: &str) -> bool {
     if SECRET_NAMES.split_ascii_whitespace().any(|secret| secret == name) {
+        return true;
+    }
+    if name.starts_with("ssh_host_") && name.ends_with("_key") {
         return true;
     }
     name.strip_prefix(".env.").is_some_and(|rest| {
