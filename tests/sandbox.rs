@@ -374,6 +374,17 @@ fn a_command_that_only_reads_can_do_no_more() {
 }
 
 #[test]
+fn a_filter_that_forbids_name_spaces_is_seen_before_a_command_needs_them() {
+    for user in users() {
+        let world = World::new(user);
+        let policy = world.policy().for_reading();
+        let command = format!("TURND_HOME=@h/.turnd {} doctor", env!("CARGO_BIN_EXE_turnd"));
+        let said = text(&world.run_behind(&policy, &world.fill(&command)));
+        assert!(said.contains("user name spaces no"), "{user:?} {said}");
+    }
+}
+
+#[test]
 fn a_fork_bomb_ends() {
     for user in users() {
         let world = World::new(user);

@@ -113,5 +113,5 @@ fn no_namespaces() -> Option<String> {
             return Some(format!("{} is {forbidding}", name.replace('/', ".")));
         }
     }
-    None
+    super::mounts::are_filtered().then(|| "a filter of system calls forbids them".to_owned())
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags, statvfs};
+use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind_recursive, mount_change,
     mount_remount, move_mount, open_tree,
@@ -78,9 +79,17 @@ pub(super) fn show_own_processes() -> io::Result<()> {
     mount("proc", "/proc", "proc", flags, None).map_err(io::Error::from)
 }
 
-#[expect(deprecated, reason = "sound here: the process has one thread and shares no table of descriptors")]
+#[expect(deprecated, reason = "sound here: the flags never part a thread from the table of descriptors it shares")]
 fn leave(flags: UnshareFlags) -> io::Result<()> {
     rustix::thread::unshare(flags).map_err(io::Error::from)
+}
+
+/// Whether a filter of system calls, such as a container's, forbids name spaces. Asked with a flag that no kernel
+/// knows, so that the kernel itself always refuses, for that reason; in a thread of its own, in case one does not.
+pub(super) fn are_filtered() -> bool {
+    let asked = UnshareFlags::NEWUSER | UnshareFlags::from_bits_retain(1);
+    let refused = std::thread::spawn(move || leave(asked)).join();
+    !matches!(refused, Ok(Err(error)) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()))
 }
 
 /// All mounts below `/`, deepest last.
