@@ -39,7 +39,8 @@ fn schema(options: &[String]) -> acp::ElicitationSchema {
         let answer = acp::StringPropertySchema::new().title("Answer".to_owned()).min_length(1);
         return schema.property(ANSWER, answer, true);
     }
-    let choice = acp::StringPropertySchema::new().title("Choice".to_owned()).enum_values(options.to_vec());
+    let shown: Vec<String> = options.iter().map(|option| crate::approval::display::escape(option)).collect();
+    let choice = acp::StringPropertySchema::new().title("Choice".to_owned()).enum_values(shown);
     let other = acp::StringPropertySchema::new().title("Something else".to_owned());
     schema.property(CHOICE, choice, false).property(ANSWER, other, false)
 }
@@ -124,6 +125,12 @@ mod tests {
         ] {
             assert_eq!(read_form(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_choice_shows_what_cannot_be_seen() {
+        let form = serde_json::to_string(&schema(&["yes\u{202e}on".into()])).unwrap();
+        assert!(form.contains(r"yes\\u{202e}on"), "{form}");
     }
 
     #[test]
