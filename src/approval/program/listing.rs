@@ -8,6 +8,10 @@ pub(super) fn is_one(name: &str, arguments: &[Word]) -> bool {
     let Some((first, rest)) = arguments.split_first() else { return false };
     let first = first.as_literal().unwrap_or_default();
     let is_plain = |word: &Word| word.kind == WordKind::Literal && !word.text.starts_with('-');
+    if name == "man" {
+        // With a slash it is a file.
+        return arguments.iter().all(|word| is_plain(word) && !word.text.contains('/'));
+    }
     let is_form = match name {
         "tar" => is_table_of_contents(first),
         "unzip" => matches!(first, "-l" | "-v"),
@@ -21,8 +25,9 @@ pub(super) fn is_one(name: &str, arguments: &[Word]) -> bool {
 /// What the program reads in such a form.
 pub(super) fn assess(name: &str, arguments: &[Word]) -> Assessment {
     let is_installer = matches!(name, "pip" | "pip3");
-    let paths = if is_installer { Vec::new() } else { arguments.iter().skip(1).cloned().collect() };
-    let sees = if is_installer { Sees::Names } else { Sees::Content };
+    let names_no_file = is_installer || name == "man";
+    let paths = if names_no_file { Vec::new() } else { arguments.iter().skip(1).cloned().collect() };
+    let sees = if names_no_file { Sees::Names } else { Sees::Content };
     // The workspace can name the interpreter that runs the installer.
     Assessment { is_read_only: true, asks_version: is_installer, sees, paths, ..Assessment::default() }
 }

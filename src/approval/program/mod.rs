@@ -129,7 +129,7 @@ pub(super) fn assess(command: &Command) -> Assessment {
         "command" => return command_query(arguments),
         "read" => return read(arguments),
         "ps" => return ps(arguments),
-        "tar" | "unzip" | "gzip" | "pip" | "pip3" if listing::is_one(name, arguments) => {
+        "tar" | "unzip" | "gzip" | "pip" | "pip3" | "man" if listing::is_one(name, arguments) => {
             return listing::assess(name, arguments);
         }
         "xargs" => return xargs::assess(command),

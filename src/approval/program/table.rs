@@ -14,7 +14,7 @@ const fn names(names: &'static str, operands: Operands, text_options: &'static s
 }
 
 /// Programs that only read, grouped by how their words are read.
-pub(super) static READERS: [Reader; 56] = [
+pub(super) static READERS: [Reader; 60] = [
     content(
         "cat rev zcat zipinfo sum cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum",
         Operands::Paths,
@@ -131,6 +131,10 @@ pub(super) static READERS: [Reader; 56] = [
     names("rustc", Operands::Nothing, "--explain --print", "-o -C -Z"),
     names("nvidia-smi", Operands::Nothing, "", ""),
     names("sensors lspci lsusb", Operands::Nothing, "", "-f -s --set -q -Q"),
+    names("top", Operands::Nothing, "-n -d -p -u -U -o -w -e -E", ""),
+    names("ulimit umask dirs", Operands::Nothing, "", ""),
+    names("history alias", Operands::Nothing, "", "-a -w -c -d -n -r -s"),
+    content("bc", Operands::Paths, "", ""),
     names("netstat", Operands::Nothing, "", "-c --continuous"),
     names("ss", Operands::Text, "", "-K --kill -D --diag -F --filter -E --events -N --net -r --resolve"),
     names("pstree", Operands::Text, "", ""),
