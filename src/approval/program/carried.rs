@@ -9,7 +9,8 @@ use crate::approval::shell::{Word, interpreter};
 /// Programs, and words of theirs that run something.
 ///
 /// A word is an option, a single letter also among others behind one dash; one that ends in `=` or `+` is how an
-/// argument begins; one behind `*` stands anywhere in an argument, in any case; any other is a whole argument.
+/// argument begins; one behind `*` stands anywhere in an argument, one behind `^` begins a statement or line of it, both in
+/// any case; any other is a whole argument.
 const CARRIERS: [(&str, &str); 27] = [
     (
         "tar bsdtar gtar",
@@ -30,9 +31,9 @@ const CARRIERS: [(&str, &str); 27] = [
     ("man", "-P --pager -H --html -C --config-file --preprocessor"),
     ("split csplit", "--filter"),
     ("gcc g++ cc c++ clang clang++ gfortran", "-wrapper -fplugin -specs -fpass-plugin"),
-    ("psql", "*\\!"),
-    ("mysql mariadb", "*\\! *system"),
-    ("sqlite3 duckdb", "*.sh *.sy *.load *load_extension *edit( -init"),
+    ("psql", "*\\! *\\copy *\\o"),
+    ("mysql mariadb", "*\\! ^system"),
+    ("sqlite3 duckdb", "^.sh ^.sy ^.load *load_extension *edit( -init"),
     ("gdb", "-ex -iex -x -ix --command --eval-command --init-command --init-eval-command"),
     ("lldb", "-o -s -S -k -O --one-line --source"),
     ("ip", "exec -b -batch"),
@@ -82,6 +83,10 @@ fn is(word: &str, argument: &str) -> bool {
     let name = argument.split_once('=').map_or(argument, |(name, _)| name);
     if let Some(part) = word.strip_prefix('*') {
         return argument.to_ascii_lowercase().contains(part);
+    }
+    if let Some(begin) = word.strip_prefix('^') {
+        let statements = argument.split(['\n', ';']);
+        return statements.into_iter().any(|text| text.trim_start().to_ascii_lowercase().starts_with(begin));
     }
     if word.ends_with(['=', '+']) {
         return argument.starts_with(word);
@@ -147,12 +152,18 @@ mod tests {
             ("+", "+:x"),
             ("*extld", "-ldflags=-EXTLD=x"),
             ("exec", "exec"),
+            ("^.sh", "select 1;\n .SHELL x"),
         ] {
             assert!(is(word, argument), "{word} {argument}");
         }
-        for (word, argument) in
-            [("--to-command", "--totals"), ("--to-command", "--"), ("-I", "--In"), ("-exec", "-execute"), ("exec", "x")]
-        {
+        for (word, argument) in [
+            ("--to-command", "--totals"),
+            ("--to-command", "--"),
+            ("-I", "--In"),
+            ("-exec", "-execute"),
+            ("exec", "x"),
+            ("^.sh", "select o.shipped"),
+        ] {
             assert!(!is(word, argument), "{word} {argument}");
         }
     }
