@@ -15,6 +15,7 @@ use crate::message::{AssistantMessage, Message, Part, Usage};
 use crate::provider::ProviderError;
 use crate::provider::redact::Redactor;
 use crate::tool::process::Capture;
+use crate::turn::budget::WRAP_UP_SHARE;
 use crate::turn::event::StepTool;
 use crate::turn::payload::CallStatus;
 use crate::turn::port::{CallState, RecordError, ToolCallRecord};
@@ -117,6 +118,8 @@ pub(super) struct RuntimeTurn<'a, Io> {
     /// Why it was interrupted, once it was.
     pub(super) stop: Option<ExitReason>,
     deadline: Option<(Instant, Overdue)>,
+    /// When the runtime is told that its time runs out, until it was.
+    pub(super) wrap_up_at: Option<Instant>,
     pub(super) steps: u32,
     pub(super) step_tools: Vec<StepTool>,
     pub(super) stored_answers: u32,
@@ -173,6 +176,7 @@ enum Wake {
     Heard(Result<Heard, RuntimeError>),
     Steered,
     Redirected,
+    WrapUp,
     RunBudget,
     Overdue(Overdue),
 }
@@ -198,6 +202,7 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
             start_request: None,
             stop: None,
             deadline: None,
+            wrap_up_at: None,
             steps: 0,
             step_tools: Vec::new(),
             stored_answers: 0,
@@ -209,7 +214,9 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
     }
 
     async fn run(&mut self, runtime: &mut Runtime, cancel: &CancellationToken) -> Result<ExitReason, Failure> {
-        let budget_ends = Instant::now() + self.budget();
+        let (began, budget) = (Instant::now(), self.budget());
+        let budget_ends = began + budget;
+        self.wrap_up_at = Some(began + budget.mul_f64(WRAP_UP_SHARE));
         let hook_context = self.begin().await;
         let was_running = runtime.live.is_some();
         match self.attempt(runtime, cancel, budget_ends, hook_context.clone()).await {
@@ -329,6 +336,7 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
             let wake = self.next_wake(connection, cancel, budget_ends).await;
             match wake {
                 Wake::Cancelled => self.interrupt(connection, ExitReason::InterruptedByUser),
+                Wake::WrapUp => self.send_wrap_up(connection),
                 Wake::RunBudget => self.interrupt(connection, ExitReason::RunBudgetExhausted),
                 Wake::Settled(settled) => self.settle(connection, *settled).await?,
                 Wake::Steered => self.send_steer(connection),
@@ -370,6 +378,9 @@ impl<'a, Io: TurnIo> RuntimeTurn<'a, Io> {
             // Before what the runtime says: one that never falls silent has its limits too.
             () = sleep_until(deadline), if self.deadline.is_some() => Wake::Overdue(overdue),
             () = sleep_until(budget_ends), if is_running => Wake::RunBudget,
+            () = sleep_until(self.wrap_up_at.unwrap_or(budget_ends)), if takes_words && self.wrap_up_at.is_some() => {
+                Wake::WrapUp
+            }
             settled = settled => Wake::Settled(Box::new(settled)),
             () = self.io.redirected(), if takes_words => Wake::Redirected,
             () = self.io.steered(), if takes_words => Wake::Steered,

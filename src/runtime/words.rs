@@ -35,13 +35,19 @@ impl<Io: TurnIo> RuntimeTurn<'_, Io> {
         }
     }
 
+    /// Tells the runtime that most of the turn's time has passed. It may not listen: nobody's words are lost.
+    pub(super) fn send_wrap_up(&mut self, connection: &mut Connection) {
+        self.wrap_up_at = None;
+        connection.request("turn/steer", self.steer_params(steer::WRAP_UP));
+    }
+
+    fn steer_params(&self, said: &str) -> Value {
+        json!({ "threadId": self.thread.id, "expectedTurnId": self.turn, "input": [text_input(said)] })
+    }
+
     fn say_in_between(&mut self, connection: &mut Connection, said: &str, words: Words) {
-        let params = json!({
-            "threadId": self.thread.id,
-            "expectedTurnId": self.turn,
-            "input": [text_input(said)],
-        });
-        self.steers.insert(connection.request("turn/steer", params), words);
+        let request = connection.request("turn/steer", self.steer_params(said));
+        self.steers.insert(request, words);
     }
 
     /// Words that the runtime has taken stand in the transcript; others go back to the user.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::exit::ExitReason;
 
 /// How much of the run budget may pass before the model is told to wrap up.
-const WRAP_UP_SHARE: f64 = 0.8;
+pub(crate) const WRAP_UP_SHARE: f64 = 0.8;
 
 /// Model calls of one turn, refundable where a call was not the model's choice.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@
 mod admit;
 mod answer;
 mod batch;
-mod budget;
+pub(crate) mod budget;
 pub(crate) mod calls;
 mod close;
 mod compact;
