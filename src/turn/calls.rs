@@ -16,8 +16,8 @@ pub(crate) fn used_ids(history: &[Message], retired: HashSet<String>) -> HashSet
     calls.flatten().map(|call| call.id.clone()).chain(retired).collect()
 }
 
-/// Repairs names, makes ids unique and takes arguments out of a second coat of JSON. The provider's own items are
-/// made to agree when they are sent.
+/// Repairs names, makes ids unique and takes arguments out of a second coat of JSON or from behind an empty object. The
+/// provider's own items are made to agree when they are sent.
 pub(super) fn repair(message: &mut AssistantMessage, tools: &ToolRegistry, used: &mut HashSet<String>) {
     for call in &mut message.tool_calls {
         if let Lookup::Repaired(tool) = tools.lookup(&call.name) {
@@ -25,7 +25,7 @@ pub(super) fn repair(message: &mut AssistantMessage, tools: &ToolRegistry, used:
         }
         call.id = unique_id(&call.id, used);
         used.insert(call.id.clone());
-        if let Some(arguments) = encoded_twice(&call.arguments) {
+        if let Some(arguments) = encoded_twice(&call.arguments).or_else(|| after_empty(&call.arguments)) {
             call.arguments = arguments;
         }
     }
@@ -34,7 +34,17 @@ pub(super) fn repair(message: &mut AssistantMessage, tools: &ToolRegistry, used:
 /// The arguments that a JSON text holds in place of the object itself; `None` for any others.
 fn encoded_twice(arguments: &str) -> Option<String> {
     let inner: String = serde_json::from_str(arguments.trim()).ok()?;
-    serde_json::from_str::<Map<String, Value>>(&inner).ok().map(|_| inner)
+    is_object(&inner).then_some(inner)
+}
+
+/// The arguments behind an empty object, with which some servers begin every call; `None` for any others.
+fn after_empty(arguments: &str) -> Option<String> {
+    let rest = arguments.trim_start().strip_prefix("{}")?;
+    is_object(rest).then(|| rest.to_owned())
+}
+
+fn is_object(text: &str) -> bool {
+    serde_json::from_str::<Map<String, Value>>(text).is_ok()
 }
 
 /// An id that no call of the session has, like the given one.
@@ -65,6 +75,14 @@ mod tests {
         assert_eq!(encoded_twice(r#" "{\"a\": 1}" "#).as_deref(), Some(r#"{"a": 1}"#));
         for other in [r#"{"a":1}"#, r#""text""#, r#""[1]""#, r#""{\"a\"""#, r#""{\"a\":1}"#, ""] {
             assert_eq!(encoded_twice(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn arguments_behind_an_empty_object_are_read_and_other_texts_are_not() {
+        assert_eq!(after_empty(r#" {}{"a": 1}"#).as_deref(), Some(r#"{"a": 1}"#));
+        for other in ["{}", r#"{"a":1}"#, r#"{}{"a":"#, r#"{"a":1}{"b":2}"#, "{}[1]", ""] {
+            assert_eq!(after_empty(other), None, "{other}");
         }
     }
 }
