@@ -268,9 +268,11 @@ impl Assessment {
 impl Reader {
     /// True for an option that does more than read, or an abbreviation of one.
     fn refuses(&self, option: &str) -> bool {
-        self.refused.split_ascii_whitespace().any(|refused| {
-            refused == option || (option.starts_with("--") && option.len() > 2 && refused.starts_with(option))
-        })
+        // `--arg` is no short form of `--args` where both are options.
+        !lists(self.text_options, option)
+            && self.refused.split_ascii_whitespace().any(|refused| {
+                refused == option || (option.starts_with("--") && option.len() > 2 && refused.starts_with(option))
+            })
     }
 
     fn place_operands(&self, operands: &[&Word], has_pattern_option: bool, out: &mut Assessment) {

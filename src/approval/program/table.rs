@@ -107,7 +107,7 @@ pub(super) static READERS: [Reader; 60] = [
         names: "jq",
         operands: Operands::PatternThenPaths,
         sees: Sees::Content,
-        text_options: "--indent",
+        text_options: "--indent --arg --argjson",
         pattern_options: "",
         refused: "-L --library-path -i --in-place --args --jsonargs -f --from-file",
     },
