@@ -281,8 +281,12 @@ impl CommandPattern {
         })
     }
 
-    /// True when any spelling of the program and these words are meant.
+    /// True when any spelling of the program and these words are meant, whatever options stand before its subcommand.
     pub(super) fn hits(&self, words: &[&str]) -> bool {
+        self.hits_words(words) || without_options(words).any(|shorter| self.hits_words(&shorter))
+    }
+
+    fn hits_words(&self, words: &[&str]) -> bool {
         self.matches(words, |pattern, program| {
             let name = program.rsplit('/').next().unwrap_or(program);
             let own_name = pattern.as_literal().and_then(|text| text.rsplit('/').next().map(Pattern::literal));
@@ -313,6 +317,17 @@ impl CommandPattern {
         }
         match_words(patterns, rest)
     }
+}
+
+/// Words before a subcommand that are tried as options and their values.
+const MAX_LEADING_OPTIONS: usize = 32;
+
+/// A command with ever more of its first options left out, as in `git -C folder --no-pager push`. Whether an option
+/// takes the next word is not known, so both are tried.
+fn without_options<'a>(words: &'a [&'a str]) -> impl Iterator<Item = Vec<&'a str>> {
+    let is_option = |at: usize| words.get(at).is_some_and(|word| word.starts_with(['-', '+']));
+    let starts = (2..words.len()).take_while(move |at| is_option(at - 1) || (*at > 2 && is_option(at - 2)));
+    starts.take(MAX_LEADING_OPTIONS).map(|at| words.iter().take(1).chain(words.iter().skip(at)).copied().collect())
 }
 
 /// Like [`Pattern::compare`], one level up: words for characters.
@@ -409,6 +424,23 @@ mod tests {
         check("echo '*'", "echo x", false);
         check("echo \"a b\"", "echo a", false);
         check("", "ls", false);
+    }
+
+    #[test]
+    fn a_denied_subcommand_is_known_behind_any_options() {
+        let check = |pattern: &str, command: &str, is_meant: bool| {
+            assert_eq!(CommandPattern::new(pattern).hits(&words(command)), is_meant, "{pattern} / {command}");
+        };
+        check("git push *", "git push origin", true);
+        check("git push *", "git -C . push origin", true);
+        check("git push *", "git --no-pager -c a=b -C x push", true);
+        check("git push *", "git --git-dir=x push", true);
+        check("npm publish", "npm --silent publish", true);
+        check("cargo publish *", "cargo +nightly publish", true);
+        check("git push *", "git -C . log push", false);
+        check("git push *", "git log --grep push", false);
+        check("git push *", "git", false);
+        check("git push *", &format!("git {}push", "-v ".repeat(MAX_LEADING_OPTIONS)), true);
     }
 
     #[test]
