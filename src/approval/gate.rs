@@ -1,5 +1,6 @@
 //! The gate of one session.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -181,6 +182,19 @@ impl Gate {
         problem.is_some() || rules.iter().any(|rule| rule.effect != RuleEffect::Allow)
     }
 
+    /// True when a search of a folder must not look into this file: it holds secrets, or a rule denies reading it.
+    #[must_use]
+    pub fn hides_from_search(&self, path: &Path) -> bool {
+        let rules = Arc::clone(&self.lock().rules);
+        let spot = View::new(&self.places).spot(self.places.cwd(), path);
+        let denies = |rule: &Rule| {
+            rule.effect == RuleEffect::Deny
+                && ["search_files", "read_file"].iter().any(|tool| rule.concerns_tool(tool))
+                && rule.hits_path(&spot)
+        };
+        self.places.hides_from_search(&spot) || rules.iter().any(denies)
+    }
+
     /// The mode.
     #[must_use]
     pub fn mode(&self) -> Mode {
@@ -221,8 +235,8 @@ impl Gate {
     }
 
     /// The session's places.
-    #[must_use]
-    pub fn places(&self) -> &Places {
+    #[cfg(test)]
+    pub(super) fn places(&self) -> &Places {
         &self.places
     }
 

@@ -383,7 +383,7 @@ fn own_tools(
 /// What tools keep for one agent, with nothing in it yet.
 pub(super) fn fresh_state(gate: &Arc<Gate>) -> Arc<SessionState> {
     let (state, gate) = (SessionState::default(), Arc::clone(gate));
-    state.hide_from_search(HiddenFiles::new(move |path| gate.places().hides_from_search(path)));
+    state.hide_from_search(HiddenFiles::new(move |path| gate.hides_from_search(path)));
     Arc::new(state)
 }
 

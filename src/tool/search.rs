@@ -161,7 +161,7 @@ fn lines(
         skipped.push_str(&format!("; {too_large} files over 64 MiB left out"));
     }
     if hidden > 0 {
-        skipped.push_str(&format!("; {hidden} files that hold secrets left out"));
+        skipped.push_str(&format!("; {hidden} files that hold secrets or are denied left out"));
     }
     let Found { text, shown, count, .. } = found;
     match count {
@@ -332,7 +332,7 @@ mod tests {
         workspace.write("id.pem", "main\n");
         workspace.context.state.hide_from_search(HiddenFiles::new(|path| path.extension().is_some_and(|e| e == "pem")));
         let text = search(&workspace, json!({"pattern": "main"})).await;
-        assert_eq!(text, "no matches; 1 files that hold secrets left out");
+        assert_eq!(text, "no matches; 1 files that hold secrets or are denied left out");
         let text = search(&workspace, json!({"pattern": "main", "path": "id.pem"})).await;
         assert_eq!(text, "id.pem:1:main\n[1 lines in 1 files]");
     }

@@ -134,11 +134,9 @@ impl Places {
         self.results.as_ref().is_some_and(|folder| spot.real.starts_with(folder))
     }
 
-    /// True when a search must neither look into this file nor name its content.
-    #[must_use]
-    pub fn hides_from_search(&self, path: &Path) -> bool {
-        let spot = View::new(self).spot(&self.cwd, path);
-        self.denies_read(&spot) || self.is_secret(&spot)
+    /// True when a search must not look into this file, whatever the rules say.
+    pub(super) fn hides_from_search(&self, spot: &Spot) -> bool {
+        self.denies_read(spot) || self.is_secret(spot)
     }
 
     pub(super) fn cwd(&self) -> &Path {
@@ -345,7 +343,7 @@ mod tests {
             .chain(["~/.codex/auth.json", "~/.config/BraveSoftware/x", "/etc/shadow", "/etc/ssh/ssh_host_rsa_key"])
         {
             assert_eq!(places.standing(&spot(&places, path)), Standing::Secret, "{path}");
-            assert!(places.hides_from_search(Path::new(path)), "{path}");
+            assert!(places.hides_from_search(&spot(&places, path)), "{path}");
         }
         for path in ["AGENTS.md", "sub/agents.md", ".vscode/settings.json", ".github/workflows/ci.yml", ".bashrc"] {
             assert!(matches!(places.standing(&spot(&places, path)), Standing::Steering(_)), "{path}");
@@ -353,7 +351,7 @@ mod tests {
         for path in ["src/main.rs", ".env.example", "README.md", ".gitignore", "env"] {
             assert_eq!(places.standing(&spot(&places, path)), Standing::Plain, "{path}");
         }
-        assert!(places.hides_from_search(Path::new("src/tls.key")));
+        assert!(places.hides_from_search(&spot(&places, "src/tls.key")));
     }
 
     #[test]
